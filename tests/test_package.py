@@ -55,6 +55,16 @@ def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
     assert {"spd_lsp/py.typed", "ngram_builders/py.typed"} <= names
 
 
+def test_the_wheel_holds_the_licence_and_the_notice_of_what_the_model_was_made_from(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        notice = archive.read("spd_lsp/starter/NOTICE").decode()
+    licences = f"spd_lsp-{__version__}.dist-info/licenses"
+    assert {f"{licences}/LICENSE", f"{licences}/spd_lsp/starter/NOTICE"} <= names
+    assert "spd_lsp/starter/LICENSE-APACHE" in names
+    assert "\npython:\n" in notice and "  Django 6.1.3: BSD-3-Clause\n" in notice
+
+
 def test_the_wheel_holds_neither_tests_nor_editors(wheel):
     tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
     assert tops == {"spd_lsp", "ngram_builders", f"spd_lsp-{__version__}.dist-info"}

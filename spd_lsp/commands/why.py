@@ -110,7 +110,10 @@ def _ask(text: str, name: str, table: list[Table], domain: Domain | None, tokens
     from ngram_builders.attribution import Query, attribute
 
     queries = [Query.of(tokens.encode(start + text), tokens.bytes_of) for start in ("", " ")]
-    asked = [_Evidence(name, query, attribute(query, table, domain, tokens.bytes_of)) for query in queries]
+    asked = [
+        _Evidence(name, query, attribute(query, table, domain, tokens.encode, tokens.bytes_of))
+        for query in queries
+    ]
     return max(asked, key=lambda one: (_covered(one), one.found.held))
 
 

@@ -53,7 +53,7 @@ def load_completer(
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
-    from spd_lsp.completion.parsing import PARSER_POOL
+    from spd_lsp.completion.syntax.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import bundled_domains, known_languages, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder

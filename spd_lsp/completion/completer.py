@@ -20,7 +20,7 @@ from spd_lsp.completion.context import Context, build_context, normalize_newline
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import choose_decoder, settings_for
+from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.decoding.superposed import Model
 from spd_lsp.ngrams.interpolation import Domains, adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
@@ -97,7 +97,7 @@ class Completer:
         self.settings = settings_for(
             tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
         )
-        self._decode = choose_decoder(self.settings)
+        self._decode = decoder_for(self.model, self.settings)
         self.model.limit_threads(settings.threads)
 
     def complete(

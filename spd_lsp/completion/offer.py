@@ -16,9 +16,9 @@ from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import Match, Weights, are_probabilities, at_most_one_right, calibrate
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
-from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import splits_word
-from spd_lsp.completion.parsing import request_could_follow
+from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult, Draft
 from spd_lsp.ngrams.open_documents import OpenDocument, likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
@@ -45,9 +45,7 @@ class Completion:
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
-    is_rated: bool = (
-        True  # whether its probability is that of all that will be written: such ones are in its order
-    )
+    is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
 
     @property
     def shown_probability(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from spd_lsp.decoding.best_first import best_first
@@ -30,23 +31,25 @@ def settings_for(settings: Settings, *, second_row_is_free: bool, forks_are_free
 
 
 def choose_decoder(settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name, which asks n-grams alone where no model predicts."""
-    decode = _decoder_of(settings)
-
-    def decode_with(
-        model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
-    ) -> DecodingResult:
-        if getattr(model, "predicts", True):
-            return decode(model, request, settings, check)
-        request = without_model(request, cast(Any, model).end_of_text)
-        result = decode(model, request, replace(settings, interpolation="linear"), check)
-        return replace(result, passes=0, rows=0)
-
-    return decode_with
-
-
-def _decoder_of(settings: Settings) -> DecodingFunction:
-    """Superposed drafts share `streams` rows, one if that is 0."""
+    """Return the decoder that the settings name: superposed drafts share `streams` rows, one if that is 0."""
     if settings.decoder == "best-first":
         return best_first
     return superpose if settings.streams <= 1 else superpose_streams
+
+
+def decoder_for(model: object, settings: Settings) -> DecodingFunction:
+    """Return the decoder that the settings name; where no model predicts, n-grams alone are asked, at no pass."""
+    chosen = choose_decoder(settings)
+    return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
+
+
+def _decode_alone(
+    decode: DecodingFunction,
+    model: Model,
+    request: DecodingRequest,
+    settings: Settings,
+    check: Callable[[], None],
+) -> DecodingResult:
+    request = without_model(request, cast(Any, model).end_of_text)
+    result = decode(model, request, replace(settings, interpolation="linear"), check)
+    return replace(result, passes=0, rows=0)

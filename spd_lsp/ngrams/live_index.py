@@ -10,6 +10,7 @@ nothing, and leaving it counts it. Everything runs in one thread; what takes lon
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -40,6 +41,7 @@ _MAX_BESIDE = 32  # open documents that a model may read beside one
 _MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
 _MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a domain
 _SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
+_CHECKOUT_PAUSE_FACTOR = 10  # or once git has changed files: other programs write its index at every save, too
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ class LiveIndex:
         self.serial = itertools.count()
         self.revision = 0  # changes with what is counted, but for edits of open documents
         self.deferred: dict[str, None] = {}  # documents to be encoded between requests
-        self.due: dict[str, float] = {}  # when each domain is to be scanned, or its contents read again
+        self.due: dict[str, tuple[float, float]] = {}  # from when and until when each domain is to be scanned
         self.queue: deque[Steps] = deque()
         self.ended = False
 
@@ -127,9 +129,11 @@ class LiveIndex:
         self.show(opened, line_around(opened.text, cursor))
 
     def update_files(self, files: Iterable[Path]) -> None:
-        """Count files that changed on disk: a few now, the rest between requests."""
-        synced = list(self.synced.values())
-        steps = (step for file in files for sync in synced for step in sync.sync_changed(real_path(file)))
+        """Count files that changed on disk, those first that are gone: a few now, the rest between requests."""
+        paths, synced = sorted(map(real_path, files), key=os.path.lexists), list(self.synced.values())
+        for sync in synced:
+            sync.note_changed(paths)
+        steps = (step for path in paths for sync in synced for step in sync.sync_changed(path))
         deque(islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
         self.queue.append(steps)
 
@@ -146,8 +150,8 @@ class LiveIndex:
         `read` returns the contents of the table. If they are unknown, there is no overlay.
         """
         name, files, now = domain.name, (domain.path, *domain.segments), time.monotonic()
-        if self.tables.get(name) != files or (name not in self.synced and self.due[name] <= now):
-            self.tables[name], self.due[name] = files, now + _MIN_SCAN_PAUSE
+        if self.tables.get(name) != files or (name not in self.synced and self.due[name][1] <= now):
+            self.tables[name], self.due[name] = files, (now, now + _MIN_SCAN_PAUSE)
             self.synced.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= MAX_FILES_AT_ONCE:
@@ -185,7 +189,7 @@ class LiveIndex:
                 on_change=self.on_change,
             )
             self.on_change()
-            self.due[domain.name] = time.monotonic()
+            self.due[domain.name] = time.monotonic(), time.monotonic()
             self.assign_all()
 
     def retain(self, domains: Iterable[str]) -> None:
@@ -360,8 +364,13 @@ class LiveIndex:
             self.queue.extend(self.read_deferred(name) for name in self.deferred)
         if not self.queue:
             now = time.monotonic()
-            self.queue.extend(self.scan(name) for name in self.synced if self.due[name] <= now)
+            self.queue.extend(self.scan(name) for name in self.synced if self.is_due(name, now))
         return self.queue[0] if self.queue else None
+
+    def is_due(self, name: str, now: float) -> bool:
+        """Whether a domain's files are to be looked at: after a while, or as git has changed them."""
+        soonest, latest = self.due[name]
+        return latest <= now or (soonest <= now and self.synced[name].is_checked_out_anew)
 
     def read_deferred(self, name: str) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
@@ -381,7 +390,9 @@ class LiveIndex:
             spent += time.monotonic() - started
             yield step
             started = time.monotonic()
-        self.due[name] = time.monotonic() + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
+        ended = time.monotonic()
+        latest = ended + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
+        self.due[name] = ended + _CHECKOUT_PAUSE_FACTOR * spent, latest
 
 
 def line_around(text: str, cursor: int) -> LineSpan:

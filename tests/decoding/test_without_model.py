@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.decoders import choose_decoder
+from spd_lsp.decoding.decoders import decoder_for
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.models.no_model import NoModel
 from spd_lsp.settings import Settings
@@ -16,7 +16,8 @@ VOCABULARY, END = 40, 0
 
 def draft(request: DecodingRequest, decoder: str = "auto") -> list[list[int]]:
     settings = Settings(max_tokens=6, decoder=decoder)
-    result = choose_decoder(settings)(NoModel(VOCABULARY, END), request, settings, lambda: None)
+    model = NoModel(VOCABULARY, END)
+    result = decoder_for(model, settings)(model, request, settings, lambda: None)
     assert (result.passes, result.rows) == (0, 0)
     return [list(one.ids) for one in result.best]
 

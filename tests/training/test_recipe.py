@@ -157,7 +157,7 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Pat
     make_starter(make, encoded / "before", "run")
     parts, whole = (of_another_tokenizer(encoded, tmp_path / name) for name in ("parts", "whole"))
     for again in (parts, parts, whole):
-        make_start(again, encoded / "before", 3)
+        make_start(again, encoded / "exported", 3)
         make_weights(again, plan, ignore, (lambda progress: True) if again is parts else never)
     facts = make_starter(parts, tmp_path / "out", "run")
     assert (facts["shape"]["layers"], facts["progress"]["before"], facts["progress"]["tokens"]) == (3, 1200, 1200)
@@ -182,11 +182,11 @@ def test_a_started_run_accepts_no_starting_model(encoded: Path) -> None:
     make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
     make_starter(make, encoded / "model", "run")
     with pytest.raises(UserError, match="leave out --from"):
-        make_start(make, encoded / "model")
+        make_start(make, encoded / "exported")
     fresh = recipe_in(encoded / "fresh")
     shutil.copytree(encoded / "tokenizer", fresh.work / "tokenizer")
     with pytest.raises(UserError, match="has 2 layers and cannot lose any"):
-        make_start(fresh, encoded / "model", 1)
+        make_start(fresh, encoded / "exported", 1)
     with pytest.raises(UserError, match=r"training\.json"):
         make_start(fresh, encoded / "tokenizer")
 

@@ -14,8 +14,8 @@ from typing import Literal
 
 from tree_sitter import Node, Parser, Tree
 
-from spd_lsp.completion.languages import Language, end_of, load_grammar, parse, parse_within_budget
-from spd_lsp.completion.syntax_outline import is_documentation
+from spd_lsp.completion.syntax.languages import Language, end_of, load_grammar, parse, parse_within_budget
+from spd_lsp.completion.syntax.outline import is_documentation
 
 _PLACE = re.compile(r"row:(\d+), col:(\d+)")
 _WORD_BYTES = f"{string.ascii_letters}{string.digits}_".encode()

@@ -19,8 +19,8 @@ from typing import IO, Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.programs import AWAY, python
-from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax_outline import OutlinePart, Role, line_parts
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language
+from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
 
 SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
 _LENGTH = struct.Struct("<I")
@@ -71,7 +71,7 @@ class ParserPool:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         """`seconds` of CPU time limit each request."""
-        self.command = python("spd_lsp.completion.parser_process", str(seconds))
+        self.command = python("spd_lsp.completion.syntax.parser_process", str(seconds))
         self.lock = threading.Lock()
         self.idle: list[_Parser] = []
         self.owner = os.getpid()
@@ -180,7 +180,7 @@ atexit.register(PARSER_POOL.close)
 
 
 def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
-    """Return `syntax_outline.build_outline` of the text, or one part per line if the parser fails."""
+    """Return `outline.build_outline` of the text, or one part per line if the parser fails."""
     lines, gap = (*above, *below), len(above)
     try:
         if language is None:

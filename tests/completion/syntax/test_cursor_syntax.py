@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import spd_lsp
-from spd_lsp.completion import cursor_syntax
-from spd_lsp.completion.cursor_syntax import could_follow
-from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.completion.syntax import cursor_syntax
+from spd_lsp.completion.syntax.cursor_syntax import could_follow
+from spd_lsp.completion.syntax.languages import LANGUAGES
 
 PYTHON = "import os\n\n\ndef names(path):\n    if path:\n        ¦\n    return path\n\n\ndef last():\n    pass\n"
 

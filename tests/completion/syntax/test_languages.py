@@ -7,7 +7,7 @@ from pathlib import PurePath
 import pytest
 
 from ngram_builders.sources.language_ids import language_of
-from spd_lsp.completion.languages import LANGUAGES, load_grammar, missing_closers, parse
+from spd_lsp.completion.syntax.languages import LANGUAGES, load_grammar, missing_closers, parse
 
 NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading", "comments", "strings", "bodies")
 

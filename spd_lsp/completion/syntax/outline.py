@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from tree_sitter import Node
 
-from spd_lsp.completion.languages import Language, parse
+from spd_lsp.completion.syntax.languages import Language, parse
 
 _MAX_DEPTH = 30  # nested definitions; deeper ones are not split
 _SIGNATURE_NEARNESS = (

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spd_lsp.completion.cursor_syntax import begins_body, could_follow, literal_at
-from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded
-from spd_lsp.completion.parsing import receive, send
-from spd_lsp.completion.syntax_outline import build_outline
+from spd_lsp.completion.syntax.cursor_syntax import begins_body, could_follow, literal_at
+from spd_lsp.completion.syntax.languages import LANGUAGES, ParserBudgetExceeded
+from spd_lsp.completion.syntax.outline import build_outline
+from spd_lsp.completion.syntax.parsing import receive, send
 
 _MAX_WALL_SECONDS = 10.0  # for a request, on systems that cannot limit CPU time
 _MAX_MEMORY_BYTES = 1 << 30

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.languages import LANGUAGES, ParserBudgetExceeded, parse
-from spd_lsp.completion.parsing import (
+from spd_lsp.completion.syntax.languages import LANGUAGES, ParserBudgetExceeded, parse
+from spd_lsp.completion.syntax.outline import Role, build_outline
+from spd_lsp.completion.syntax.parsing import (
     FIRST_COOLDOWN,
     PARSER_POOL,
     SECONDS,
@@ -22,7 +23,6 @@ from spd_lsp.completion.parsing import (
     request_literal,
     request_outline,
 )
-from spd_lsp.completion.syntax_outline import Role, build_outline
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 
@@ -156,7 +156,7 @@ def test_a_long_line_and_many_lines_are_trimmed_in_little_time() -> None:
 def test_what_a_process_has_read_does_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """tree-sitter's binding frees nothing that it reads: whoever typed for hours needed a gigabyte."""
     text = "def f():\n" + "    print('a line of code')\n" * 1_000
-    monkeypatch.setattr("spd_lsp.completion.parsing.MAX_REQUEST_BYTES", 10 * len(text))
+    monkeypatch.setattr("spd_lsp.completion.syntax.parsing.MAX_REQUEST_BYTES", 10 * len(text))
     parsers, sizes = ParserPool(), []
     for number in range(60):
         typed = f"{text}x{number} = f"

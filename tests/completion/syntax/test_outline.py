@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spd_lsp.completion.languages import LANGUAGES
-from spd_lsp.completion.syntax_outline import Role, build_outline
+from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.outline import Role, build_outline
 
 SAMPLES = {
     "python": '''import os

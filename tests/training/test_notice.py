@@ -6,8 +6,9 @@ import json
 
 from spd_lsp.training import notice as module
 from spd_lsp.training.notice import notice
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE
 
+STARTER = PACKAGE / "starter"
 TRAINING = json.loads((STARTER / "training.json").read_bytes())
 
 

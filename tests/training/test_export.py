@@ -12,7 +12,6 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-import spd_lsp
 from spd_lsp.training.export import (
     ExportedWeights,
     collect_facts,
@@ -25,9 +24,10 @@ from spd_lsp.training.export import (
 from spd_lsp.training.rows import SourceFile, write_held_out_rows
 from spd_lsp.training.train import TrainingPlan, train
 from spd_lsp.training.validation import HeldOutLoss
+from tests.conftest import PACKAGE
 
 KINDS = {"plain": HeldOutLoss(nats=30.0, tokens=10, bytes=40), "gaps": HeldOutLoss(nats=20.0, tokens=10, bytes=30)}
-STARTER = Path(spd_lsp.__file__).parent / "starter"
+STARTER = PACKAGE / "starter"
 LOSSES = {"python": KINDS, "rust": KINDS}
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from spd_lsp.training import notice as module
 from spd_lsp.training.notice import notice
-from tests.conftest import PACKAGE
 
-SHIPPED = PACKAGE / "starter"
-TRAINING = json.loads((SHIPPED / "training.json").read_bytes())
+STARTER = Path(module.__file__).parents[1] / "starter"
+TRAINING = json.loads((STARTER / "training.json").read_bytes())
 
 
 def test_the_notice_beside_the_model_is_that_of_its_training():
-    assert (SHIPPED / "NOTICE").read_text(encoding="utf-8") == notice(TRAINING), (
+    assert (STARTER / "NOTICE").read_text(encoding="utf-8") == notice(TRAINING), (
         "run: python -m spd_lsp.training.notice"
     )
 

@@ -41,3 +41,16 @@ def is_alive(pid: int) -> bool:
         return False
     except FileNotFoundError:
         return not Path("/proc").exists()  # without /proc, zombies are not recognized
+
+
+def commands_with(part: bytes) -> list[str]:
+    """The commands of running processes that have this part; arguments end in a null byte."""
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _is_readable(path))
+    return [line.decode() for line in commands if part in line]
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(path.read_bytes())
+    except OSError:
+        return False

@@ -58,11 +58,25 @@ class WorkTree:
     @cached_property
     def _tracked(self) -> TrackedFiles:
         index = _private_folder(self._folder) / "index"
-        try:
-            status = index.stat()
-        except (OSError, ValueError):
-            return TrackedFiles()
-        return _read_index(index, (status.st_mtime_ns, status.st_size, status.st_ino))
+        return _read_index(index, _file_state(index))
+
+
+def checkout_state(folder: Path) -> tuple[tuple[int, int, int], ...]:
+    """What changes when git checks out or commits in the repository around a folder; empty outside of one."""
+    repository = next((one for one in (folder, *folder.parents) if os.path.lexists(one / GIT)), None)
+    if repository is None:
+        return ()
+    private = _private_folder(str(repository))
+    return tuple(_file_state(private / name) for name in ("HEAD", "index"))
+
+
+def _file_state(file: Path) -> tuple[int, int, int]:
+    """What distinguishes one state of a file from the next; zeros without the file."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):
+        return 0, 0, 0
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def git_folder(repository: str) -> Path:

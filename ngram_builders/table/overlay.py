@@ -8,7 +8,7 @@ with the table's. Knows ids and keys, neither texts nor files. One thread change
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, check_orders, count_streams, merge, negate
 from ngram_builders.table.format import Columns
-from ngram_builders.table.suffix_array import SearchedTexts, SuffixArray
+from ngram_builders.table.suffix_array import SearchedTexts, SuffixArray, join_backwards
 from ngram_builders.table.writer import build_columns
 
 Streams = Sequence[Ints]
@@ -136,11 +136,13 @@ class Ledger:
         self.keys: dict[Hashable, Hashable] = dict(built_from or {})
         self.holders = Counter(self.keys.values())
         self.texts: dict[Hashable, CountedText] = {}  # those that are held and not in the table
+        self.hidden: set[Hashable] = set()  # holders whose texts are still counted, but no longer searched
 
     def put(self, holder: Hashable, text: CountedText | None, *, share: float = 1.0) -> bool:
         """Let a holder have this text, or none; False, and nothing changed, if that cannot be counted."""
         old = self.keys.get(holder)
         if text is not None and text.key == old:
+            self.hidden.discard(holder)
             return True
         removed = self.streams(old) if old is not None and self.holders[old] == 1 else ()
         added = text.streams if text is not None and not self.holders[text.key] else ()
@@ -153,6 +155,10 @@ class Ledger:
             self.holders[text.key] += 1
             self.texts.setdefault(text.key, text)
         return True
+
+    def hide(self, holders: Iterable[Hashable]) -> None:
+        """Search the texts of these no more, until each is put again: that costs nothing, counting does."""
+        self.hidden |= self.keys.keys() & set(holders)
 
     def streams_of(self, holder: Hashable) -> tuple[Ints, ...] | None:
         """A holder's text; None if it has none or its ids are no longer known."""
@@ -170,9 +176,11 @@ class Ledger:
         documents: the keys of each layer's texts, None where a later layer removed one. A layer of other texts is
         left out.
         """
-        held = (text for key, text in self.texts.items() if key not in self.built_from)
-        added = tuple(np.ascontiguousarray(stream[::-1]) for text in held for stream in text.streams)
-        gone = {None, *(self.built_from - self.holders.keys())}
+        shown = self.holders.keys() - self._hidden_keys()
+        written = shown - self.built_from
+        held = [self.texts[key] for key in reversed(self.texts) if key in written]  # the newest first
+        added = join_backwards(stream for text in held for stream in text.streams)
+        gone = {None, *(self.built_from - shown)}
         found = [
             SearchedTexts(table, frozenset(number for number, key in enumerate(keys) if key in gone))
             for table, keys in zip(tables, documents, strict=False)
@@ -180,8 +188,14 @@ class Ledger:
         ]
         return [*found[:-1], replace(found[-1] if found else SearchedTexts(), added=added)]
 
+    def _hidden_keys(self) -> set[Hashable]:
+        """The texts that only hidden holders have."""
+        hidden = Counter(self.keys[holder] for holder in self.hidden)
+        return {key for key, count in hidden.items() if count == self.holders[key]}
+
     def _release(self, holder: Hashable, key: Hashable) -> None:
         """Note that a holder no longer has a text."""
+        self.hidden.discard(holder)
         del self.keys[holder]
         self.holders[key] -= 1
         if not self.holders[key]:

@@ -30,6 +30,7 @@ DEPTH = 32  # tokens of a match; of longer ones no more is known
 SUFFIX_BYTES = 3  # little-endian
 _MAX_PLACES = 48  # of one table, and of the texts that are being written
 _PLACES_PER_LENGTH = 16
+_BREAK = -1  # between two texts; no token has this id
 
 
 class Place(NamedTuple):
@@ -118,28 +119,36 @@ def _common_prefix(first: bytes, second: bytes) -> int:
     )
 
 
-def scan(text: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Place]:
-    """Return places in one text, read backwards and not sorted: the `n` longest matches of two ids or more.
+def join_backwards(streams: Iterable[Ints]) -> Ints:
+    """Return texts as one array, each read backwards, with breaks around them."""
+    mark = np.array([_BREAK])
+    return np.concatenate([mark, *(part for stream in streams for part in (stream[::-1], mark))])
 
-    Of equally long ones the nearest to the end of the text.
+
+def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Place]:
+    """Return places in joined texts, which are not sorted: the `n` longest matches of two ids or more.
+
+    Of equally long ones those in the first texts, and there the nearest to the end.
     """
     wanted = np.asarray(history[-DEPTH:][::-1])
-    if len(wanted) < 2 or len(text) < 3:
+    if len(wanted) < 2 or len(joined) < 4:
         return []
-    hits = (
-        np.flatnonzero((text[1:-1] == wanted[0]) & (text[2:] == wanted[1])) + 1
-    )  # place 0 is followed by nothing
+    hits = np.flatnonzero((joined[:-1] == wanted[0]) & (joined[1:] == wanted[1]))
+    hits = hits[joined[hits - 1] != _BREAK]  # else nothing follows
     lengths, longer = np.full(len(hits), 2), np.arange(len(hits))
     for length in range(2, len(wanted)):  # a table of numbers has nearly as many hits as tokens
-        ends = hits[longer] + length
-        longer = longer[(text[np.minimum(ends, len(text) - 1)] == wanted[length]) & (ends < len(text))]
+        ends = hits[longer] + length  # none beyond the last break
+        longer = longer[joined[ends] == wanted[length]]
         if not len(longer):
             break
         lengths[longer] = length + 1
     longest = np.argsort(-lengths, kind="stable")[:n]
+    breaks = np.flatnonzero(joined == _BREAK) if len(longest) else longest
+    found = [(int(hits[i]), int(lengths[i])) for i in longest[lengths[longest] > longer_than]]
+    numbered = [(place, length, int(np.searchsorted(breaks, place)) - 1) for place, length in found]
     return [
-        Place(int(lengths[i]), 0, tuple(text[max(int(hits[i]) - follow, 0) : hits[i]][::-1].tolist()))
-        for i in longest[lengths[longest] > longer_than]
+        Place(length, number, tuple(joined[max(place - follow, breaks[number] + 1) : place][::-1].tolist()))
+        for place, length, number in numbered
     ]
 
 
@@ -149,7 +158,7 @@ class SearchedTexts:
 
     table: SuffixArray | None = None
     removed: frozenset[int] = frozenset()  # texts of the table that are out of date
-    added: tuple[Ints, ...] = ()  # read backwards
+    added: Ints | None = None  # joined
 
     def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Place]:
         """Return places where the end of a history stands, with up to `follow` ids behind it there."""
@@ -157,10 +166,9 @@ class SearchedTexts:
         if self.table is not None:
             places = self.table.find(history, _PLACES_PER_LENGTH, follow, self.removed, longer_than)
             found += islice(places, _MAX_PLACES)
-        for number, text in enumerate(self.added, 1):  # no text of a table has a number below 0
-            found += (
-                place._replace(document=-number) for place in scan(text, history, _MAX_PLACES, follow, longer_than)
-            )
+        if self.added is not None:  # no text of a table has a number below 0
+            written = scan(self.added, history, _MAX_PLACES, follow, longer_than)
+            found += (place._replace(document=-1 - place.document) for place in written)
         return found
 
 

@@ -16,9 +16,9 @@ from ngram_builders.table.suffix_array import Place
 from spd_lsp.completion.calibration import Match, Weights, are_probabilities, at_most_one_right, calibrate
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
-from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import splits_word
-from spd_lsp.completion.parsing import request_could_follow
+from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult, Draft
 from spd_lsp.ngrams.open_documents import OpenDocument, likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
@@ -36,15 +36,21 @@ _MAX_COMPARED = 64  # places whose texts may become copies
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text to insert at the cursor; `probability` is that of being what will be written, or a ranking score."""
+    """A text to insert at the cursor."""
 
     text: str
-    probability: float
+    probability: float  # of being all that will be written there; of names and beginnings, of being right so far
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
+    is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
+
+    @property
+    def shown_probability(self) -> float | None:
+        """What a person is told of it; None of names and beginnings, behind which more is to be written."""
+        return self.probability if self.is_rated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,27 @@ class Offer:
         if self.completions:
             return ""
         return SECRET_REASON if self.withheld else "nothing is likely enough here"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionResult:
+    """Completions, best first, and what they cost."""
+
+    completions: list[Completion]
+    limit: int = 3  # of completions
+    passes: int = 0  # forward passes, the prompt's included
+    tokens: int = 0  # of the longest draft
+    prompt_tokens: int = 0
+    read_tokens: int = 0  # of the prompt; others were cached
+    seconds: float = 0.0
+    ngrams: tuple[str, ...] = ()  # domains that were used
+    fill_format: str = ""  # with which the model read what stands right of the cursor
+    reason: str = ""  # why there are no completions
+    withheld: int = 0  # drafts hidden because they hold a secret
+    problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
+    index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
+    keeps_first: bool = True  # whether the draft that stood first before the last key is left
+    needs_refresh: bool = False  # whether more was typed, and the model is to be asked what else may follow
 
 
 def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, *, explicit: bool) -> Offer:
@@ -259,34 +286,39 @@ def choose_completions(
     names: Mapping[str, float],
     left: str,
     most: int,
-    said: Sequence[Completion] = (),
+    candidates: Sequence[Completion] = (),
 ) -> list[Completion]:
     """Return `most` of drafts, beginnings of drafts and names, best first; a draft or name is first.
 
     Each place goes to what adds most: the keystrokes that it saves if it is right, and what a line and a word are
-    worth. What a better one begins with is accepted already. The word at the end of `left` begins each name.
-    `said`: all drafts, if these are not all.
+    worth. What a better one begins with is accepted already. Those that are rated are in the order of that. The
+    word at the end of `left` begins each name.
+    `candidates`: all drafts, if these are not all.
     Example: `co` with drafts `mpute(x)` .4, `mpute(y)` .04, the beginning `mpute(` .8 and the name `count` .6
     -> `mpute(x)`, `unt`, `mpute(`.
     """
     if not beginnings and not names:
         return list(drafts[:most])
-    begun = re.split(r"\W", left)[-1]
-    said_words = [(_next_word(begun, one), one.probability) for one in said or drafts]
-    likely = likely_words(names, said_words) if names else {}
-    savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    word_begun = re.split(r"\W", left)[-1]
+    written_words = [(_next_word(word_begun, one), one.probability) for one in candidates or drafts]
+    likely = likely_words(names, written_words) if names else {}
+    savings = _ExpectedSavings(word_begun, likely, {one.text: one.probability for one in drafts if one.ends})
     words = islice((word for word in likely if word in names), _MAX_NAMES)
-    bare = [Completion(word[len(begun) :], likely[word], ends=False, is_name=True) for word in words]
+    bare = [
+        Completion(word[len(word_begun) :], likely[word], is_rated=False, ends=False, is_name=True)
+        for word in words
+    ]
     rest = {one.text: one for one in drafts}
     for text, p in beginnings.items():
-        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, ends=False)
+        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, is_rated=False, ends=False)
     rest = {one.text: one for one in bare} | rest | {one.text: one for one in drafts[:1]}
     best: list[Completion] = []
     while rest and len(best) < most:
         possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
         best.append(max(possible, key=lambda one: savings.added(one, best)))
         del rest[best[-1].text]
-    return best
+    rated = iter(sorted((one for one in best if one.is_rated), key=lambda one: -one.probability))
+    return [next(rated) if one.is_rated else one for one in best]
 
 
 def keep_parseable(

@@ -29,7 +29,7 @@ from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusing_slow_
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
-    from spd_lsp.ngrams.open_documents import RelatedFiles
+    from spd_lsp.ngrams.related_files import RelatedFiles
 
 _FILES = 32  # other files whose ids are remembered
 _RATIO = 3  # characters of a token in code, at least

@@ -11,19 +11,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, after_accepting
 from spd_lsp.lsp.protocol import safe_traceback, user_message
-from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import LOADING
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Completer, CompletionResult
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.offer import CompletionResult
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 0.005  # longest that a request waits for the worker
 _PAUSE_SECONDS = 0.01  # between two slices
+LOOK_SECONDS = 1.0  # between two looks for work, where nobody says that there is some
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
@@ -215,18 +218,18 @@ def _offer(request: CompletionRequest, result: CompletionResult) -> tuple[OpenDo
 
 
 class IdleWorker:
-    """One task on the event loop that ends when nothing is left to do; `wake` starts it again."""
+    """One task on the event loop: works in slices until nothing is left to do, and looks for work now and then."""
 
     def __init__(self, worker: Executor, is_busy: Callable[[], bool], work: Callable[[float], bool]) -> None:
         self._worker = worker
         self._is_busy = is_busy
         self._work = work
         self._task: asyncio.Task[None] | None = None
-        self._woken = False  # since the last slice began, which may have looked for work before
+        self._woken = asyncio.Event()  # since the last slice began, which may have looked for work before
 
     def wake(self) -> None:
         """Look for work soon."""
-        self._woken = True
+        self._woken.set()
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
 
@@ -236,15 +239,20 @@ class IdleWorker:
             self._task.cancel()
 
     async def _run(self) -> None:
-        more = True
-        while more or self._woken:
+        more = False
+        while True:
+            if not more:  # other programs change files and tables, and not every editor says so
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), LOOK_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
-            if not self._is_busy():
-                self._woken = False
+            if self._is_busy():
+                more = True
+            else:
+                self._woken.clear()
                 more = await asyncio.get_running_loop().run_in_executor(self._worker, self._run_slice)
 
     def _run_slice(self) -> bool:
-        """In the worker thread. Failures are logged and end the work until the next `wake`."""
+        """In the worker thread. Failures are logged and end the work until the next look."""
         try:
             return self._work(_SLICE_SECONDS)
         except Exception as error:

@@ -2,8 +2,8 @@
 
 In: document items, edits and positions in the client's units (UTF-8, UTF-16 or UTF-32 code units). Out: text,
 and offsets into it in code points; a notebook's cells are one text. pygls splits lines where Python does, so a
-form feed shifts every later edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of
-completions.
+form feed shifts every later edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Of completions it
+knows what is asked for at an offset.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,11 +27,14 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
+from spd_lsp.completion.typed_along import CompletionRequest
+from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
-_ASKED_AFTER = re.compile(r"[\w.]")  # characters after which editors ask by themselves
+# Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
+_ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
@@ -113,11 +117,16 @@ class LspDocument(TextDocument):
         self._starts: list[int] | None = None
         self.revision = next(_REVISIONS)
         self._requested_edit = self.edit_time  # the edit at the time of the last menu request
+        self._is_one_change = False  # whether the last edit changed one place, where the cursor is then
 
     @cached_property
     def may_hold_secrets(self) -> bool:
         """Whether files of this name usually hold keys or passwords."""
         return may_hold_secrets(self.uri)
+
+    def is_indexable(self, disabled_languages: Collection[str]) -> bool:
+        """Whether its n-grams may be counted."""
+        return not self.may_hold_secrets and self.language_id not in disabled_languages
 
     @property
     def is_open(self) -> bool:
@@ -161,14 +170,32 @@ class LspDocument(TextDocument):
         """The text from the start of the line up to an offset."""
         return self._text[self.starts[bisect.bisect_right(self.starts, offset) - 1] : offset]
 
+    def cursor_line(self, cursor: int) -> CursorLine:
+        """What completion items need to know about the cursor's line."""
+        before = self.line_before(cursor)
+        word = unfinished_word(before)
+        start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
+        return CursorLine(types.Range(start, end), word, before, self.language_id or "")
+
+    def with_selected(
+        self, request: CompletionRequest, cursor: int, selected: types.SelectedCompletionInfo
+    ) -> CompletionRequest:
+        """The request as if the menu's selected item had been accepted, which ghost text continues."""
+        start_of_document = request.cursor - cursor
+        start = start_of_document + self.offset_at_position(selected.range.start)
+        end = max(start, start_of_document + self.offset_at_position(selected.range.end))
+        source = request.source[:start] + selected.text + request.source[end:]
+        return replace(request, source=source, cursor=start + len(selected.text))
+
     def is_requested_by_typing(self, offset: int) -> bool:
         """Whether a menu request comes from typing, which not all editors tell: the first soon after an edit does.
 
-        A second one for the same text is the user's own, and so is one that follows neither a word nor a dot.
+        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
         """
         is_first, self._requested_edit = self._requested_edit != self.edit_time, self.edit_time
         is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
-        return is_first and is_soon and _ASKED_AFTER.fullmatch(self._text, offset - 1, offset) is not None
+        is_there = offset == self.edited_at if self._is_one_change else offset > 0
+        return is_first and is_soon and is_there and _ASKED_BEHIND.match(self._text, offset - 1) is not None
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent, *, is_further: bool = False) -> None:
         """Replace a range, or everything where the change names no range.
@@ -176,7 +203,8 @@ class LspDocument(TextDocument):
         is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
         the blanks above it.
         """
-        start = 0
+        start, is_partial = 0, isinstance(change, types.TextDocumentContentChangePartial)
+        self._is_one_change = is_partial and not is_further
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
             end = max(start, self.offset_at_position(change.range.end))
@@ -194,6 +222,14 @@ class LspDocument(TextDocument):
         else:
             typed = len(change.text) - (change.text in _CLOSED_PAIRS)
             self.shrank, self.edited_at = only_deletes, min(start + typed, len(text))
+
+
+def unfinished_word(before: str) -> str:
+    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
+    start = len(before)
+    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
+        start -= 1
+    return before[start:]
 
 
 class LspWorkspace(Workspace):
@@ -236,6 +272,30 @@ class LspWorkspace(Workspace):
         before = itertools.takewhile(lambda cell: cell is not document, cells)
         whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, self._joined(cells))
         return whole, sum(len(cell.source) + 1 for cell in before)
+
+    def request_at(
+        self, document: LspDocument, cursor: int, disabled_languages: Collection[str], *, explicit: bool = False
+    ) -> CompletionRequest:
+        """A request at an offset in a document, which may be a part of a longer text.
+
+        Lone surrogates, which no tokenizer can encode, become question marks.
+        """
+        whole, start = self.whole_text(document)
+        source = whole.text
+        if not source.isascii():
+            source = source.encode("utf-8", "replace").decode()
+        own = self.parts(document)
+        others = (other for other in self.documents if other not in own)
+        revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
+        return CompletionRequest(
+            source, start + cursor, whole.language, whole.path, whole.name, explicit, revisions
+        )
+
+    def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
+        """The open texts whose n-grams may be counted, as they are now."""
+        for document in self.documents:
+            if document.is_indexable(disabled_languages) and self.parts(document)[0] is document:
+                yield self.whole_text(document)[0]
 
     def _joined(self, cells: Sequence[LspDocument]) -> str:
         """The text of a notebook's cells, the same object until one of them changes."""

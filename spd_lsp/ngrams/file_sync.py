@@ -18,6 +18,7 @@ from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
+from ngram_builders.sources.git_repository import checkout_state
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
@@ -27,6 +28,7 @@ State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 _MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
 MAX_DRIFT = 100_000  # n-grams in the overlay from which a rebuild is due; below, it costs next to nothing
+MAX_CHANGED_FILES = 50  # or files; they need not have been read
 
 
 class TableContents(Protocol):
@@ -91,6 +93,8 @@ class DomainSync:
         self.ledger = Ledger(Overlay(vocab_size=vocab_size, orders=domain.orders), held, self.read)
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
         self.inclusion: dict[str, bool] = {}
+        self.changed: set[str] = set()  # files that changed, appeared or went since the table was built
+        self.checkout = self._checkout()
         language = domain.recipe.get("language")
         self.wanted = related_languages(str(language)) if language else None
 
@@ -103,7 +107,16 @@ class DomainSync:
     def is_outdated(self) -> bool:
         """Whether the domain should be rebuilt."""
         overlay = self.ledger.overlay
-        return self.contents.is_old or overlay.full or overlay.size > MAX_DRIFT
+        has_drifted = overlay.full or overlay.size > MAX_DRIFT or len(self.changed) > MAX_CHANGED_FILES
+        return self.contents.is_old or has_drifted
+
+    @property
+    def is_checked_out_anew(self) -> bool:
+        """Whether git has changed files since the last scan, most likely."""
+        return self._checkout() != self.checkout
+
+    def _checkout(self) -> list[object]:
+        return [] if "package" in self.domain.recipe else [checkout_state(root) for root in self.domain.roots]
 
     def includes(self, path: str) -> bool:
         """Whether a build of the domain would count this file; asked of the disk once."""
@@ -127,7 +140,8 @@ class DomainSync:
     def scan(self) -> Iterator[None]:
         """Count what changed on disk, in small steps with a pause between them; nothing more once it is full."""
         self.inclusion.clear()
-        missing, unread = dict.fromkeys(self.states), []
+        self.checkout = self._checkout()
+        missing, unread, changed = dict.fromkeys(self.states), [], []
         for root in self.domain.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.wanted)):
                 if number % _FILES_PER_STEP == 0:
@@ -135,15 +149,30 @@ class DomainSync:
                 if isinstance(verdict, SourceFile):
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
-                        yield from self.sync_file(path)
-                        yield
+                        changed.append(path)
                 elif verdict == UNREADABLE:
                     unread.append(path)
-                if self.ledger.overlay.full:
-                    return
-        for path in missing:
-            if not path.startswith(tuple(unread)) and not self.is_open(path):
-                self._apply(path, None, None)
+        gone = [path for path in missing if not path.startswith(tuple(unread)) and not self.is_open(path)]
+        self._note(changed, gone)
+        for path in gone:
+            self._apply(path, None, None)
+            yield
+        for path in changed:
+            if self.ledger.overlay.full:
+                return
+            yield from self.sync_file(path)
+            yield
+
+    def note_changed(self, paths: Sequence[str]) -> None:
+        """Hear of files that changed on disk: those that are gone are offered no more, whatever else is to do."""
+        known = [path for path in paths if path in self.states]
+        self._note(known, [path for path in known if not os.path.lexists(path) and not self.is_open(path)])
+
+    def _note(self, changed: Sequence[str], gone: Sequence[str]) -> None:
+        self.changed.update(changed, gone)
+        self.ledger.hide(gone)
+        if gone:
+            self.on_change()
 
     def sync_changed(self, path: str) -> Iterator[None]:
         """Count a file that changed on disk, if it is one of the domain's, and pause."""

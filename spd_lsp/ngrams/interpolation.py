@@ -245,6 +245,7 @@ class Domains:
         self.folders: dict[Path, int] = {}  # the registry's, and when they changed
         self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
         self.file: tuple[Path | None, str | None] | None = None  # of the last request, with its language
+        self.asked: tuple[Path | None, str | None] | None = None  # the same, also while its tables are not open
         self.tables: list[ServingTable] = []  # for that file
         self.pools: list[tuple[Columns, ...]] = []  # those tables with the changes since, as mixed
         self.followed = 0  # the live index's revision then
@@ -256,7 +257,7 @@ class Domains:
             self.reload_if_changed()
         if self.file != (file, language):
             self.tables, self.pools = self._tables_for(file, language), []
-            self.file = file, language
+            self.file = self.asked = file, language
         pools = [(*one.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
         if self.live and (columns := self.live.open_files(language)):
             pools.append(columns)
@@ -342,8 +343,11 @@ class Domains:
         more = self.live is not None and self.live.run_idle_work(seconds)
         if not more:  # it costs up to milliseconds where hundreds of packages have tables
             self.reload_if_changed()
+            if self.file is None and self.asked:  # so the next request finds new tables open, and up to date
+                self.mixture_for(*self.asked)
         if self.live is None:
             return False
+        more = more or self.live.next_work() is not None
         outgrown = self.live.outdated_domains()
         problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:

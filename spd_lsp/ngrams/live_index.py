@@ -10,10 +10,12 @@ nothing, and leaving it counts it. Everything runs in one thread; what takes lon
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -21,14 +23,12 @@ import numpy as np
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import stream
 from ngram_builders.registry.domains import Domain
-from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, OpenNames, clean, countable, place_of
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
 Steps = Iterator[None]  # background work that can pause after each step
@@ -37,9 +37,11 @@ _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 
 _MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
 MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
 MAX_ACCEPTED = 50  # accepted completions that count
+_MAX_BESIDE = 32  # open documents that a model may read beside one
 _MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
 _MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a domain
 _SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
+_CHECKOUT_PAUSE_FACTOR = 10  # or once git has changed files: other programs write its index at every save, too
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class LiveIndex:
         self.end_of_text = end_of_text
         self.vocab_size = vocab_size
         self.buffers: dict[str, Buffer] = {}
+        self.names = OpenNames()
         self.active = ""  # the document with the cursor
         self.offer = Offer()
         self.accepted: list[Accepted] = []
@@ -96,7 +99,7 @@ class LiveIndex:
         self.serial = itertools.count()
         self.revision = 0  # changes with what is counted, but for edits of open documents
         self.deferred: dict[str, None] = {}  # documents to be encoded between requests
-        self.due: dict[str, float] = {}  # when each domain is to be scanned, or its contents read again
+        self.due: dict[str, tuple[float, float]] = {}  # from when and until when each domain is to be scanned
         self.queue: deque[Steps] = deque()
         self.ended = False
 
@@ -121,14 +124,17 @@ class LiveIndex:
         last, self.active = self.active, opened.name
         if last != opened.name and last in self.buffers:
             self.show(self.buffers[last].opened, None)
-            self.assign_all()
+            self.assign_again(last)
+            self.assign_again(opened.name)
         self.show(opened, line_around(opened.text, cursor))
 
     def update_files(self, files: Iterable[Path]) -> None:
-        """Count files that changed on disk: a few now, the rest between requests."""
-        synced = list(self.synced.values())
-        steps = (step for file in files for sync in synced for step in sync.sync_changed(real_path(file)))
-        deque(itertools.islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
+        """Count files that changed on disk, those first that are gone: a few now, the rest between requests."""
+        paths, synced = sorted(map(real_path, files), key=os.path.lexists), list(self.synced.values())
+        for sync in synced:
+            sync.note_changed(paths)
+        steps = (step for path in paths for sync in synced for step in sync.sync_changed(path))
+        deque(islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
         self.queue.append(steps)
 
     def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
@@ -144,8 +150,8 @@ class LiveIndex:
         `read` returns the contents of the table. If they are unknown, there is no overlay.
         """
         name, files, now = domain.name, (domain.path, *domain.segments), time.monotonic()
-        if self.tables.get(name) != files or (name not in self.synced and self.due[name] <= now):
-            self.tables[name], self.due[name] = files, now + _MIN_SCAN_PAUSE
+        if self.tables.get(name) != files or (name not in self.synced and self.due[name][1] <= now):
+            self.tables[name], self.due[name] = files, (now, now + _MIN_SCAN_PAUSE)
             self.synced.pop(name, None)
             self.queue.append(self.following(domain, read))
             if domain.files <= MAX_FILES_AT_ONCE:
@@ -159,6 +165,14 @@ class LiveIndex:
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
         """Return the counts of open files in this language that belong to no domain."""
         return next((ledger.overlay.columns for kin, ledger in self.unassigned.items() if language in kin), ())
+
+    def texts_beside(self, document: OpenDocument) -> list[tuple[str, str]]:
+        """Return the files and texts, secrets masked, of the documents in its language that were opened last."""
+        others = (one for name, one in reversed(self.buffers.items()) if name != document.name)
+        alike = (one for one in others if one.opened.language == document.language)
+        read = ((one.place, one.encoded) for one in alike if one.encoded is not None)
+        found = [(place, encoded.data.decode(errors="replace")) for place, encoded in islice(read, _MAX_BESIDE)]
+        return found[::-1]
 
     def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Steps:
         """Keep a domain in sync from now on."""
@@ -175,7 +189,7 @@ class LiveIndex:
                 on_change=self.on_change,
             )
             self.on_change()
-            self.due[domain.name] = time.monotonic()
+            self.due[domain.name] = time.monotonic(), time.monotonic()
             self.assign_all()
 
     def retain(self, domains: Iterable[str]) -> None:
@@ -203,7 +217,7 @@ class LiveIndex:
             buffer.opened, buffer.excluded = opened, excluded
             return
         if buffer is None:
-            buffer = self.buffers[opened.name] = Buffer(opened, _place_of(opened), excluded)
+            buffer = self.buffers[opened.name] = Buffer(opened, place_of(opened), excluded)
             buffer.encoded = self.from_table(buffer)
         buffer.opened, buffer.excluded = opened, excluded
         known = len(buffer.encoded.data) if buffer.encoded else 0
@@ -223,11 +237,13 @@ class LiveIndex:
 
     def read(self, buffer: Buffer) -> None:
         """Encode a buffer where it changed, and count it."""
-        cleaned = _clean(buffer.opened.text)
-        text = _countable(buffer.opened, cleaned)
+        cleaned = clean(buffer.opened.text)
+        text = countable(buffer.opened, cleaned)
         if text is None:
             buffer.encoded = buffer.document = None
+            self.names.drop(buffer.opened.name)
         else:
+            self.names.put(buffer.opened.name, buffer.opened.language, text)
             excluded = buffer.excluded and _moved(buffer.excluded, cleaned, text)
             buffer.encoded = self.tokenizer.update(buffer.encoded, text)
             buffer.document = self.document(buffer.encoded, text, excluded)
@@ -269,17 +285,20 @@ class LiveIndex:
 
     def assign_all(self) -> None:
         """Assign every buffer to its domains again."""
-        for name, buffer in self.buffers.items():
-            if name not in self.deferred:
-                self.assign(buffer)
+        for name in self.buffers:
+            self.assign_again(name)
+
+    def assign_again(self, name: str) -> None:
+        """Assign a document's buffer to its domains again, if it was read."""
+        if name in self.buffers and name not in self.deferred:
+            self.assign(self.buffers[name])
 
     def on_saved(self, name: str) -> None:
         """A document was saved: its file may now belong to a domain."""
         if (buffer := self.buffers.get(name)) is not None:
             for sync in self.synced.values():
                 sync.inclusion.pop(buffer.place, None)
-            if name not in self.deferred:
-                self.assign(buffer)
+            self.assign_again(name)
 
     def close(self, name: str) -> None:
         """Stop counting a document's unsaved text."""
@@ -289,6 +308,7 @@ class LiveIndex:
             return
         self.show(buffer.opened, None)  # saved text need not be encoded again
         del self.buffers[name]
+        self.names.drop(name)
         self.put_unassigned(buffer.opened, buffer.place, None)
         for sync in self.synced.values():
             if sync.includes(buffer.place):
@@ -305,11 +325,11 @@ class LiveIndex:
             return
         line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
         self.offer = Offer()
-        if _countable(opened, _clean(line)) == _clean(line):  # false if it contains a secret
-            ids = self.tokenizer.encode(_clean(line)).ids
+        if countable(opened, clean(line)) == clean(line):  # false if it contains a secret
+            ids = self.tokenizer.encode(clean(line)).ids
             self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
             self.forget(self.accepted[:-MAX_ACCEPTED])
-            self.assign_all()
+            self.assign_again(opened.name)
 
     def forget(self, accepted: Iterable[Accepted]) -> None:
         """Stop counting accepted lines."""
@@ -344,17 +364,23 @@ class LiveIndex:
             self.queue.extend(self.read_deferred(name) for name in self.deferred)
         if not self.queue:
             now = time.monotonic()
-            self.queue.extend(self.scan(name) for name in self.synced if self.due[name] <= now)
+            self.queue.extend(self.scan(name) for name in self.synced if self.is_due(name, now))
         return self.queue[0] if self.queue else None
+
+    def is_due(self, name: str, now: float) -> bool:
+        """Whether a domain's files are to be looked at: after a while, or as git has changed them."""
+        soonest, latest = self.due[name]
+        return latest <= now or (soonest <= now and self.synced[name].is_checked_out_anew)
 
     def read_deferred(self, name: str) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
         buffer = self.buffers.get(name)
-        if buffer is not None and (text := _countable(buffer.opened, _clean(buffer.opened.text))) is not None:
+        if buffer is not None and (text := countable(buffer.opened, clean(buffer.opened.text))) is not None:
             buffer.encoded = yield from self.tokenizer.encode_in_steps(text)
         self.deferred.pop(name, None)
         if (buffer := self.buffers.get(name)) is not None:
             self.read(buffer)
+            self.names.read(but=self.active)
             self.on_change()
 
     def scan(self, name: str) -> Steps:
@@ -364,25 +390,9 @@ class LiveIndex:
             spent += time.monotonic() - started
             yield step
             started = time.monotonic()
-        self.due[name] = time.monotonic() + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
-
-
-def _countable(opened: OpenDocument, text: str) -> str | None:
-    """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
-    if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
-        return None
-    masked, fault = decode_source(text.encode(), opened.name if opened.language == "json" else "")
-    return masked if fault is None else None
-
-
-def _clean(text: str) -> str:
-    """Replace lone surrogates, which no tokenizer accepts."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _place_of(opened: OpenDocument) -> str:
-    """Return the name by which domains know a document's file."""
-    return real_path(opened.path) if opened.path else opened.name
+        ended = time.monotonic()
+        latest = ended + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
+        self.due[name] = ended + _CHECKOUT_PAUSE_FACTOR * spent, latest
 
 
 def line_around(text: str, cursor: int) -> LineSpan:

@@ -1,4 +1,4 @@
-"""Open documents, and the names in them and in what they import.
+"""Open documents, what of them may be counted, and the names in them and in what they import.
 
 In: open documents, a cursor, and the domains whose files they import. Out: the names that a word may become.
 Imported modules are read as tables hold them: what a table leaves out, such as ignored and generated files or
@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from bisect import bisect_left
-from collections import Counter, OrderedDict
+import sys
+from bisect import bisect_left, insort
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source, normalize_line_ends
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from ngram_builders.sources.masking import find_secrets
-from spd_lsp.ngrams.file_sync import DomainSync
+from ngram_builders.sources.secret_files import is_secret
+from spd_lsp.ngrams.file_sync import DomainSync, real_path
 
 _NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
@@ -32,7 +34,7 @@ _NAME_REACH = 200_000  # characters on each side of the cursor that are searched
 _OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
 _IMPORTED_WEIGHT = 0.5  # of all names in the modules that it imports
 _NEW_WEIGHT = 0.15  # of a name that stands nowhere yet
-_INDEXED_DOCUMENTS = 128
+_INDEXED_MODULES = 128  # whose names are kept
 _IMPORT = re.compile(
     r"^[ \t]*(?:from|import|export|include|#[ \t]*include|require(?:_relative|_once)?|use|pub|mod|source"
     r"|(?:const|let|var|local)\b[^\n]{0,200}\brequire|\}[ \t]*from)\b([^\n]{1,400})",
@@ -68,12 +70,16 @@ class OpenDocument:
         return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
 
     def matching_names(
-        self, cursor: int, others: Iterable[OpenDocument] = (), imported: Iterable[OpenDocument] = ()
+        self,
+        cursor: int,
+        others: Callable[[str], Iterable[str]] = lambda start: (),
+        imported: Iterable[OpenDocument] = (),
     ) -> Mapping[str, float]:
         """Return the names that the word at the cursor begins, likeliest first, and the probability of each.
 
         A name is the likelier the more often it stands behind the same sign or word, and the more recently above
         the cursor; those of imports and other documents matter where there is none. Secrets are no names.
+        `others` returns the names that begin so in other open documents.
         """
         begun = _BEGUN_NAME.search(self.text, max(0, cursor - _MAX_NAME_LENGTH), cursor)
         if begun is None or re.match(r"\w", self.text[cursor : cursor + 1]):
@@ -84,9 +90,9 @@ class OpenDocument:
         alike = self._names_behind_the_same(begun)
         recent = dict.fromkeys([*reversed(above), *below])
         weights = {name: (1 + 5 * alike[name]) ** 0.45 / (1 + age) ** 0.1 for age, name in enumerate(recent)}
-        for documents, weight in ((imported, _IMPORTED_WEIGHT), (others, _OTHER_WEIGHT)):
-            names = {name for one in documents for name in _names_from(_sorted_names(one.text), begun[0])}
-            names -= weights.keys()
+        modules = {name for one in imported for name in _names_from(_sorted_names(one.text), begun[0])}
+        for beginning, weight in ((modules, _IMPORTED_WEIGHT), (others(begun[0]), _OTHER_WEIGHT)):
+            names = set(beginning) - weights.keys()
             weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
         return _as_probabilities(weights, self.text)
 
@@ -125,9 +131,9 @@ def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) 
     return dict(sorted(likely, key=lambda item: -item[1]))
 
 
-@lru_cache(_INDEXED_DOCUMENTS)
+@lru_cache(_INDEXED_MODULES)
 def _sorted_names(text: str) -> list[str]:
-    """Return the names of a text, without secrets, in order."""
+    """Return the names of a module, without secrets, in order."""
     names = set(_NAME.findall(text))
     return sorted(names.difference(*(_NAME.findall(text[one.start : one.end]) for one in find_secrets(text))))
 
@@ -136,6 +142,60 @@ def _names_from(names: list[str], start: str) -> list[str]:
     """Return the longer names that begin with `start`, of sorted ones."""
     first, last = bisect_left(names, start), bisect_left(names, start + chr(0x10FFFF))
     return [name for name in names[first:last] if name != start]
+
+
+class OpenNames:
+    """The names of open documents, by language."""
+
+    def __init__(self) -> None:
+        self._unread: dict[str, tuple[str | None, str]] = {}  # languages and texts that are new
+        self._held: dict[str, tuple[str | None, frozenset[str]]] = {}  # languages and names
+        self._holders: defaultdict[str | None, Counter[str]] = defaultdict(Counter)  # documents with a name
+        self._sorted: defaultdict[str | None, list[str]] = defaultdict(list)
+
+    def put(self, document: str, language: str | None, text: str) -> None:
+        """Note a document's text; it is read with the next search for another one's sake, or before."""
+        self._unread[document] = language, text
+
+    def drop(self, document: str) -> None:
+        """Forget a document."""
+        self._unread.pop(document, None)
+        self._replace(document, None, frozenset())
+
+    def read(self, but: str = "") -> None:
+        """Read all texts that are new, except one document's."""
+        for document in self._unread.keys() - {but}:
+            language, text = self._unread.pop(document)
+            self._replace(document, language, frozenset(map(sys.intern, _NAME.findall(text))))
+
+    def find(self, start: str, language: str | None, without: str) -> Iterator[str]:
+        """Yield the names that begin so in the documents of a language, one document left out."""
+        self.read(but=without)
+        known, own = self._held.get(without, (None, frozenset()))
+        for name in _names_from(self._sorted[language], start):
+            if self._holders[language][name] > (known == language and name in own):
+                yield name
+
+    def _replace(self, document: str, language: str | None, names: frozenset[str]) -> None:
+        """Let a document hold these names instead of those before."""
+        before, held = self._held.pop(document, (language, frozenset()))
+        if before != language:
+            self._count(before, frozenset(), held)
+            held = frozenset()
+        self._count(language, names - held, held - names)
+        if names:
+            self._held[document] = language, names
+
+    def _count(self, language: str | None, new: frozenset[str], gone: frozenset[str]) -> None:
+        holders, names = self._holders[language], self._sorted[language]
+        for name in new:
+            if not holders[name]:
+                insort(names, name)
+            holders[name] += 1
+        for name in gone:
+            holders[name] -= 1
+            if not holders[name]:
+                del holders[name], names[bisect_left(names, name)]
 
 
 class ImportedModules:
@@ -219,51 +279,26 @@ def _resolve(
 
 
 @dataclass(frozen=True, slots=True)
-class RelatedFiles:
-    """Files that help to complete another one of their repository: what changes seldom comes first."""
-
-    repository: str  # the name of its folder
-    path: str  # of the file that is completed, in the repository
-    files: tuple[tuple[str, str], ...]  # paths and texts
-
-    @classmethod
-    def of(cls, place: str, roots: Iterable[Path], files: Iterable[tuple[str, str]]) -> RelatedFiles:
-        """`roots`: folders of repositories, one of which may hold the file at this place."""
-        found = next((root for root in roots if place.startswith(f"{root}{os.sep}")), Path(place).parent)
-        inside = [(one, text) for one, text in dict(files).items() if one != place and text.strip()]
-        return cls(found.name, _path_in(found, place), tuple((_path_in(found, one), text) for one, text in inside))
-
-
-class FilesAsRead:
-    """Other files in the order and with the texts that a model has read, so that it need not read them again.
-
-    While someone types, what changed in them stays as it was; a file that is new comes last.
-    """
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}  # by path
-
-    def of(self, files: Iterable[tuple[str, str]], *, current: bool) -> list[tuple[str, str]]:
-        """These files as they were read; those that changed as they are now, and last, if `current`."""
-        now = dict(files)
-        if current:
-            outdated = [path for path, text in now.items() if self._texts.get(path, text) != text]
-            self._texts = {path: text for path, text in self._texts.items() if path not in outdated}
-        self._texts |= {path: text for path, text in now.items() if path not in self._texts}
-        found = [(path, text) for path, text in self._texts.items() if path in now]
-        self._texts = dict(list(self._texts.items())[-_MAX_TEXTS:])
-        return found
-
-
-def _path_in(root: Path, place: str) -> str:
-    """A file's path in a repository, as people write it; of others, its name."""
-    path = Path(place)
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
-
-
-@dataclass(frozen=True, slots=True)
 class DocumentChange:
     """The new state of a document, None once it is closed, and whether it was saved."""
 
     document: OpenDocument | None
     saved: bool
+
+
+def countable(opened: OpenDocument, text: str) -> str | None:
+    """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
+    if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
+        return None
+    masked, fault = decode_source(text.encode(), opened.name if opened.language == "json" else "")
+    return masked if fault is None else None
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no tokenizer accepts."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def place_of(opened: OpenDocument) -> str:
+    """Return the name by which domains know a document's file."""
+    return real_path(opened.path) if opened.path else opened.name

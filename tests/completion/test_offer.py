@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spd_lsp.completion.calibration import WITH_NGRAMS, Weights
 from spd_lsp.completion.context import Context
@@ -228,3 +230,18 @@ def test_a_draft_without_a_line_end_was_cut_off():
 def test_probabilities_follow_the_scores():
     shown = usable_completions([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=4),
+    st.dictionaries(st.sampled_from(["mpute(", "mpute", "py("]), st.floats(0, 1)),
+    st.dictionaries(st.sampled_from(["compute", "count", "copy"]), st.floats(0.1, 1)),
+)
+def test_the_order_follows_the_probability_that_is_shown(p, beginnings_of_drafts, names):
+    texts = ["mpute(x)", "mpute(y)", "py(y) and more", "x"]
+    drafts = [Completion(text, one) for text, one in zip(texts, sorted(p, reverse=True), strict=False)]
+    chosen = choose_completions(drafts, beginnings_of_drafts, names, "x = co", 3)
+    shown = [one.shown_probability for one in chosen if one.shown_probability is not None]
+    assert shown == sorted(shown, reverse=True)
+    unrated = {one.text for one in chosen if one.shown_probability is None}
+    assert all(one.is_name or one.text in beginnings_of_drafts for one in chosen if one.text in unrated)

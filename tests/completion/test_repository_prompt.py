@@ -13,7 +13,8 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.ngrams.live_index import LiveIndex
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, RelatedFiles
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.related_files import RelatedFiles
 from spd_lsp.settings import Settings
 from tests.completion.test_fill_formats import END, QWEN, STARCODER
 from tests.completion.vocabularies import save_tokenizer
@@ -89,7 +90,7 @@ def test_a_mark_in_another_file_is_characters(tokens):
 class Reader:
     """A model that notes what it reads, and says that texts end."""
 
-    max_positions, device, second_row_is_free, tells_drafts_apart = 4096, "cpu", False, False
+    max_positions, device, second_row_is_free = 4096, "cpu", False
     forks_are_free = False
 
     def __init__(self, size):
@@ -192,6 +193,17 @@ def test_what_is_read_before_the_file_stays_while_someone_types(completer, token
     shared = shown(tokens, [ids[0] for ids in same])
     assert "names.py\nNAMES = 3\n" in shared
     assert "a = " in shared
+
+
+def test_of_many_open_files_the_same_few_are_read_by_every_request(completer, tokens, monkeypatch):
+    encoded = []
+    encode = tokens.encode_inside
+    monkeypatch.setattr(tokens, "_encode_file", lambda text: encoded.append(text) or encode(text))
+    show(completer, *(opened(f"n{number}.py", f"NAME_{number} = 1\n") for number in range(200)))
+    prompts = [read(completer, "x = \ny\n") for _ in range(3)]
+    assert prompts[0] == prompts[1] == prompts[2]
+    assert len(encoded) <= 3 * 32
+    assert "NAME_199" in shown(tokens, prompts[0])
 
 
 def test_a_long_file_keeps_its_context(completer, tokens):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, session, texts
+from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
 GHOST_TEXT = {"textDocument": {"inlineCompletion": {"dynamicRegistration": True}}}
@@ -38,6 +40,25 @@ async def test_the_first_invoked_request_after_an_edit_counts_as_typing():
         editor.send(edit(".", 0, 3, 3))
         assert await editor.request(COMPLETION, at(0, 4, INVOKED)) == NOTHING
         assert texts(await editor.request(COMPLETION, at(0, 4, INVOKED))) == ["one"]
+
+
+@pytest.mark.parametrize("character", [1, 4, 6, 10])
+async def test_a_request_elsewhere_than_at_the_edit_or_inside_a_word_is_the_users_own(character: int):
+    """Within a second of the edit, too: it was answered with nothing, and no reason."""
+    async with session(FakeCompleter("one")) as editor:
+        await opened(editor, GHOST_TEXT)
+        editor.send(edit("item + ready", 0, 4, 4), edit("t", 0, 6, 6, version=3))  # `x = itt|em + ready`
+        assert texts(await editor.request(COMPLETION, at(0, character, INVOKED)))
+
+
+@pytest.mark.slow
+async def test_a_menu_asked_for_inside_a_word_says_why_it_is_empty(tmp_path: Path):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
+        await opened(editor, GHOST_TEXT)
+        for place in ((0, 7), (2, 9), (2, 12), (2, 16)):
+            editor.send(edit("total_count = 1\nother = 2\nprint(total_count)\n", 0, 0, 100))
+            assert texts(await editor.request(COMPLETION, at(*place, INVOKED))) == []
+            assert (await editor.status())["reason"] == "the cursor is inside a word"
 
 
 async def test_an_explicit_request_gets_a_menu_that_does_not_follow_typing():

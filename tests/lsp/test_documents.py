@@ -134,6 +134,32 @@ def test_editors_request_once_after_an_edit_in_words_and_after_dots(typed: str, 
     assert not doc.is_requested_by_typing(len(typed))
 
 
+@pytest.mark.parametrize(
+    ("before", "at", "typed", "asked", "asks"),
+    [
+        ("x = ab", 6, "c", 7, True),
+        ("x = ab", 6, "c", 1, False),  # the cursor went elsewhere
+        ("x = ab", 4, "c", 5, True),  # VS Code asks behind the first letter of a word, and no further inside it
+        ("x = ab", 5, "c", 6, False),
+        ("x = ab", 4, ".", 5, True),
+    ],
+)
+def test_what_is_asked_elsewhere_or_inside_a_word_is_asked_by_hand(before, at, typed, asked, asks):
+    doc, here = document(before), types.Position(0, at)
+    doc.apply_change(types.TextDocumentContentChangePartial(types.Range(here, here), typed))
+    assert doc.is_requested_by_typing(asked) == asks
+
+
+def test_of_several_changes_each_may_be_where_someone_types():
+    """As with several cursors, or where an editor writes the end tag as well."""
+    doc = document("a\nb\n")
+    for line in (1, 0):
+        here = types.Position(line, 1)
+        change = types.TextDocumentContentChangePartial(types.Range(here, here), "c")
+        doc.apply_change(change, is_further=line == 0)
+    assert doc.is_requested_by_typing(5)
+
+
 def test_a_document_knows_whether_it_shrank():
     doc = document("abc")
     span = types.Range(types.Position(0, 1), types.Position(0, 2))

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spd_lsp.lsp import completion_worker
 from spd_lsp.lsp.completion_worker import IdleWorker
 from tests.lsp.lsp_client import until
 from tests.processes import TIMEOUT
@@ -81,3 +82,14 @@ async def test_a_stopped_worker_starts_no_more_slices(executor: ThreadPoolExecut
     before = len(slices)
     await asyncio.sleep(0.05)
     assert len(slices) == before
+
+
+async def test_there_is_a_look_for_work_now_and_then_though_nobody_says_that_there_is_some(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(completion_worker, "LOOK_SECONDS", 0.01)
+    slices: list[float] = []
+    idle_worker = IdleWorker(executor, lambda: False, lambda seconds: bool(slices.append(seconds)))
+    idle_worker.wake()
+    await until(lambda: len(slices) > 3)
+    idle_worker.stop()

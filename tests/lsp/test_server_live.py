@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.ngrams.file_sync import MAX_CHANGED_FILES
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import (
     URI,
@@ -26,7 +29,7 @@ from tests.lsp.lsp_client import (
     until,
 )
 from tests.lsp.test_server_process import COMPLETION, end, process
-from tests.processes import TIMEOUT
+from tests.processes import TIMEOUT, commands_with
 
 OTHER = "file:///code/other.py"
 
@@ -288,6 +291,27 @@ async def test_files_written_by_other_programs_are_offered_once_the_editor_repor
         other.unlink()
         tell(DELETED, editor)
         await until_offered(editor, asked.as_uri(), False, 3)
+        assert "Traceback" not in await leave(child, editor)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_a_checkout_is_learnt_while_nobody_asks_and_no_editor_reports_it(data: Path, repository: Path):
+    """A build begins by itself, and the new text is known whether or not that has ended."""
+    asked, git = (repository / "asked.py").as_uri(), repository / ".git"
+    git.mkdir()
+    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(data)
+    async with process("-c", TOLD, "--data-dir", str(data), *SERVE) as (child, editor):
+        await served(editor)
+        editor.open(ASKED, asked)
+        await until_offered(editor, asked, False)
+        with Registry(data).lock_for_build("mine"):  # for which the build waits
+            for number in range(MAX_CHANGED_FILES + 1):
+                (repository / f"n{number}.py").write_text(f"import os\n\n\nN{number} = os.sep\n")
+            (repository / "other.py").write_text(HABITS)
+            (git / "HEAD").write_text("ref: refs/heads/other\n")
+            await until(lambda: commands_with(rebuild))
+            await until_offered(editor, asked)
         assert "Traceback" not in await leave(child, editor)
 
 

@@ -19,13 +19,13 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import STARTER
 from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.ngram_builders.reference import write_texts
 from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = "textDocument/completion"
-STARTER = ROOT / "spd_lsp" / "starter"
 
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """

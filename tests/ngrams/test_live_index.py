@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterable
@@ -129,7 +130,7 @@ def settle(live: LiveIndex) -> None:
 def rescan(live: LiveIndex) -> None:
     """Look at the disk now."""
     for name in live.due:
-        live.due[name] = 0.0
+        live.due[name] = 0.0, 0.0
     settle(live)
 
 
@@ -237,7 +238,9 @@ def searched(desk: Desk) -> list[list[int]]:
     array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
     texts = desk.live.synced["mine"].ledger.searched_texts([array], [sorted(desk.base.known)])[0]
     kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
-    return sorted(ids.tolist() for ids in (*kept, *(text[::-1] for text in texts.added)))
+    breaks = np.flatnonzero(texts.added < 0)
+    added = [texts.added[start + 1 : end][::-1] for start, end in itertools.pairwise(breaks)]
+    return sorted(ids.tolist() for ids in (*kept, *added))
 
 
 @pytest.fixture
@@ -636,7 +639,7 @@ def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(re
 def test_a_scan_pauses_after_each_changed_file(live: LiveIndex, repository: Path):
     for number in range(30):
         (repository / f"n{number}.py").write_text(f"v = {number}\n")
-    live.due["mine"] = 0.0
+    live.due["mine"] = 0.0, 0.0
     pauses = 0
     while live.run_idle_work(0.0):
         pauses += 1
@@ -683,3 +686,60 @@ def test_what_a_table_counted_with_other_line_ends_is_taken_back(tmp_path: Path)
     show(live, path, text)
     counted = count_streams([stream(ids, tokens().end_of_text)], orders=ORDERS, vocab_size=tokens().vocab_size)
     assert same(merge([counted, held(live)]), count([text]))
+
+
+def test_many_changed_files_ask_for_a_build_before_they_are_read(live: LiveIndex, repository: Path):
+    files = [repository / f"n{number}.py" for number in range(60)]
+    for file in files:
+        file.write_text(f"v = '{file.name}'\n")
+    live = following(repository)
+    assert not live.outdated_domains()
+    for file in files:
+        file.write_text(f"w = '{file.name}'\n")
+    live.update_files(files)
+    assert live.outdated_domains()
+
+
+def test_deleted_files_are_searched_no_more_at_once(repository: Path):
+    """Before they are subtracted, which takes its time, or never happens as there are too many."""
+    files = [repository / f"n{number}.py" for number in range(60)]
+    for file in files:
+        file.write_text(f"v = '{file.name}'\n")
+    snapshot = Snapshot(sorted(repository.glob("*.py")))
+    live = live_over((domain_of(repository), snapshot))
+    settle(live)
+    live.synced["mine"].ledger.overlay.max_ngrams = 0
+    known = sorted(snapshot.known.items())
+    array = build_suffix_array([ids for _, ids in known], tokens().end_of_text, tokens().vocab_size)
+
+    def searched_files() -> int:
+        texts = live.synced["mine"].ledger.searched_texts([array], [[digest for digest, _ in known]])[0]
+        return len(known) - len(texts.removed)
+
+    assert searched_files() == 62
+    before = live.revision
+    for file in files:
+        file.unlink()
+    live.update_files(files)
+    assert searched_files() == 2 and live.revision != before
+    for file in files:
+        file.write_text(f"v = '{file.name}'\n")
+    live.update_files(files)
+    settle(live)
+    assert searched_files() == 62
+
+
+def test_what_git_checks_out_is_noticed_though_no_scan_is_due(
+    live: LiveIndex, repository: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "_CHECKOUT_PAUSE_FACTOR", 0)
+    git = repository / ".git"
+    git.mkdir()
+    text = (repository / "a.py").read_text()
+    rescan(live)
+    (repository / "a.py").write_text("x = checked_out_anew\n")
+    settle(live)
+    assert not len(held(live))
+    (git / "HEAD").write_text("ref: refs/heads/other\n")
+    settle(live)
+    assert same(held(live), difference(["x = checked_out_anew\n"], [text]))

@@ -69,8 +69,8 @@ class UniformModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnadaptedModel:
-    """Gives all drafts one distribution, as in the paper: an ablation of the draft adapter."""
+class UnmixedModel:
+    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
 
     model: Model
 
@@ -79,28 +79,16 @@ class UnadaptedModel:
         return self.model.prefill(ids, check)
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read the mixture."""
-        return self.model.step(ids, weights)
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read the mixture of each row."""
-        return self.model.step_rows(rows, parents)
-
-    def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Read a draft's last token."""
-        return self.model.read_draft(draft)
-
-
-class UnmixedModel(UnadaptedModel):
-    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read the token with the largest weight."""
         return self.model.step(*_heaviest(ids, weights))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read the token with the largest weight of each row."""
         return self.model.step_rows([_heaviest(*row) for row in rows], parents)
+
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token."""
+        return self.model.read_draft(draft)
 
 
 def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
@@ -208,8 +196,6 @@ class ArmRunner:
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
         model: Model = self.uniform if kind.without_model else self.model
-        if kind.unadapted:
-            model = UnadaptedModel(model)
         if kind.unmixed:
             model = UnmixedModel(model)
         if "length_penalty" in options:

@@ -29,7 +29,7 @@ from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
-from ngram_builders.table.suffix_array import SearchedTexts, build_suffix_array
+from ngram_builders.table.suffix_array import SearchedTexts, build_suffix_array, join_backwards
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
@@ -125,7 +125,7 @@ class HeldOutNgrams:
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
         streams = self._streams_around(example, right)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
-        texts = replace(self.texts, added=tuple(ids[::-1] for ids in streams))
+        texts = replace(self.texts, added=join_backwards(streams))
         own = ("file", [file], DEFAULT_WEIGHT)
         known = [("repository", self.repository, DEFAULT_WEIGHT), own, *built_in]
         packages = [("dependency", [columns], DEPENDENCY_WEIGHT) for columns in self.package.dependencies]

@@ -18,7 +18,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.extras import install_command
 
-_INSTALL = install_command("llama")
+_INSTALL = install_command()
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
 
@@ -116,7 +116,8 @@ def load_library() -> Any:
         import xllamacpp.xllamacpp as package
     except ImportError as error:
         raise Unavailable(
-            f"GGUF models need llama.cpp ({error.name} is not installed); run: {_INSTALL}"
+            f"models need llama.cpp here, and {error.name} is not installed; run: {_INSTALL}, or "
+            "complete from n-grams alone with --model none"
         ) from error
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():

@@ -19,6 +19,7 @@ from tests.lsp.lsp_client import MENU, Editor, at, until
 from tests.lsp.test_server_live import ASKED, HABITS, SERVE, until_offered
 from tests.lsp.test_server_process import end, process
 from tests.ngram_builders.dependencies.projects import install_python
+from tests.processes import commands_with
 
 PROGRESS = {**MENU, "window": {"workDoneProgress": True}}
 pytestmark = [
@@ -122,19 +123,6 @@ def _has_logged(editor: Session, text: str) -> bool:
 def index_processes(folder: Path) -> list[str]:
     """The running builds of a folder."""
     return commands_with(b'{"folder": "%s"' % os.fsencode(folder))
-
-
-def commands_with(part: bytes) -> list[str]:
-    """The commands of running processes that have this part; arguments end in a null byte."""
-    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _is_readable(path))
-    return [line.decode() for line in commands if part in line]
-
-
-def _is_readable(path: Path) -> bool:
-    try:
-        return bool(path.read_bytes())
-    except OSError:
-        return False
 
 
 async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Path, registry: Registry):

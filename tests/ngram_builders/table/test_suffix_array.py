@@ -22,6 +22,7 @@ from ngram_builders.table.suffix_array import (
     SuffixArray,
     build_suffix_array,
     find_places,
+    join_backwards,
     pack_places,
     scan,
 )
@@ -64,13 +65,26 @@ def test_every_place_is_found_at_its_longest_match(documents, history, vocab_siz
 @given(documents_of, st.lists(st.sampled_from([0, 1, 2, 3, 4]), max_size=40))
 def test_a_text_that_is_being_written_is_searched_as_a_table_is(documents, history):
     ids = [token for part in documents for token in part]
-    text = np.array([END, *ids, END])[::-1]
+    text = join_backwards([np.array([END, *ids, END])])
     wanted = [place for place in occurrences([ids], history, 5) if place.length > 1]
     assert sorted(scan(text, history, ALL, 5)) == sorted(wanted)
 
 
+@settings(max_examples=40, deadline=None)
+@given(documents_of, st.lists(st.sampled_from([0, 1, 2, 3, 4]), max_size=40), st.integers(0, 6))
+def test_of_several_texts_that_are_being_written_each_is_searched_as_if_it_were_alone(documents, history, cut):
+    """The parts around the cursor's line have an end-of-text on one side only."""
+    parts = [np.array([END, *ids, END])[: len(ids) + 2 - cut] for ids in documents]
+    alone = [
+        place._replace(document=number)
+        for number, part in enumerate(parts)
+        for place in scan(join_backwards([part]), history, ALL, 5)
+    ]
+    assert sorted(scan(join_backwards(parts), history, ALL, 5)) == sorted(alone)
+
+
 def test_of_a_text_that_is_being_written_the_longest_matches_are_taken_and_of_these_the_last():
-    text = np.array([END, 7, 1, 2, 3, 7, 1, 2, 4, 1, 2, 5, 7, 1, 2, 6, END])[::-1]
+    text = join_backwards([np.array([END, 7, 1, 2, 3, 7, 1, 2, 4, 1, 2, 5, 7, 1, 2, 6, END])])
     assert [(place.length, place.next[0]) for place in scan(text, [7, 1, 2], 2, 1)] == [(3, 6), (3, 4)]
     assert [place.next[0] for place in scan(text, [7, 1, 2], 4, 1)] == [6, 4, 3, 5]
 
@@ -98,7 +112,7 @@ def test_a_history_is_found_as_it_is_written_elsewhere_if_its_match_there_is_lon
     def found(*documents):
         known = [np.array(ids) for ids in documents]
         array = None if is_open else build_suffix_array(known, END, 10)
-        added = tuple(stream(ids, END)[::-1] for ids in known) if is_open else ()
+        added = join_backwards(stream(ids, END) for ids in known) if is_open else None
         places = find_places([SearchedTexts(array, added=added)], [1, 2, 3], 2, [AS_SWAPPED])
         return [(place.length, place.next) for place in places if place.length > 1]
 

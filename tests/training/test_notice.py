@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from spd_lsp.training import notice as module
 from spd_lsp.training.notice import notice
-from tests.conftest import STARTER
 
+STARTER = Path(module.__file__).parents[1] / "starter"
 TRAINING = json.loads((STARTER / "training.json").read_bytes())
 
 

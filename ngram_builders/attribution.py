@@ -7,6 +7,7 @@ what stands around it decides how its ends are cut.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, takewhile
@@ -26,6 +27,7 @@ _MAX_DOCUMENTS = 256  # that are read for one passage
 _MAX_PLACES = 1000  # that are kept of one passage
 _MAX_MATCHES = 1 << 18  # of its ids
 _AROUND = ("", " ", "\n", "x", "1", ".", "(", ")", "_")  # what may stand before a text, or behind it
+_FIRST_RUN, _LAST_RUN = re.compile(rb"^(?:[\w\x80-\xff]+|[^\w\s]+)"), re.compile(rb"(?:[\w\x80-\xff]+|[^\w\s]+)$")
 
 Encode = Callable[[str], list[int]]
 Decode = Callable[[Sequence[int]], bytes]
@@ -213,12 +215,16 @@ def _ids_anywhere(text: bytes, encode: Encode, decode: Decode) -> list[int]:
 
 
 def _ids_inside(ids: Sequence[int], text: bytes, decode: Decode) -> list[tuple[int, int]]:
-    """The ids that lie within a text that they spell, and where each begins in it."""
+    """The ids that lie within a text that they spell, and where each begins in it.
+
+    Without its first and last word or signs: elsewhere they may be part of longer ones.
+    """
     pieces = [decode([one]) for one in ids]
     begin = -b"".join(pieces).find(text)
     begins = accumulate(map(len, pieces), initial=begin)
     placed = zip(begins, ids, pieces, strict=False)
-    return [(at, token) for at, token, piece in placed if at >= 0 and at + len(piece) <= len(text)]
+    first, last = (len(run[0]) if (run := pattern.search(text)) else 0 for pattern in (_FIRST_RUN, _LAST_RUN))
+    return [(at, token) for at, token, piece in placed if at >= first and at + len(piece) <= len(text) - last]
 
 
 def _by_place(spot: Spot) -> tuple[bool, str, int, int]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
-
-from spd_lsp.models.checkpoint.hub import STARTER, locate
 
 # Models whose weights the bundled one continues, as "NAME, by WHOM: LICENCE".
 _BASE_MODELS: Sequence[str] = ()
@@ -50,7 +49,7 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def main() -> None:
     """Write it beside the bundled model."""
-    folder: Path = locate(STARTER)
+    folder = Path(str(files("spd_lsp") / "starter"))
     training = json.loads((folder / "training.json").read_bytes())
     (folder / "NOTICE").write_text(notice(training), encoding="utf-8")
 

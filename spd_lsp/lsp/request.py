@@ -72,8 +72,8 @@ def _other_revisions(
     workspace: LspWorkspace, document: LspDocument, disabled_languages: Collection[str]
 ) -> frozenset[int]:
     """The revisions of the other documents that count."""
-    own = workspace.parts(document)
-    others = (other for other in workspace.documents if other not in own)
+    own = {part.revision for part in workspace.parts(document)}
+    others = (other for other in workspace.documents if other.revision not in own)
     return frozenset(other.revision for other in others if _is_indexable(other, disabled_languages))
 
 
@@ -248,9 +248,15 @@ def cursor_line(document: LspDocument, cursor: int) -> CursorLine:
 
 def indexable(workspace: LspWorkspace, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
     """The open texts whose n-grams may be counted, as they are now."""
+    seen: set[tuple[str, str | None]] = set()
     for document in workspace.documents:
-        if _is_indexable(document, disabled_languages) and workspace.parts(document)[0] is document:
-            yield workspace.whole_text(document)[0]
+        if not _is_indexable(document, disabled_languages):
+            continue
+        if notebook := workspace.get_notebook_document(cell_uri=document.uri):
+            if (part := (notebook.uri, document.language_id)) in seen:
+                continue
+            seen.add(part)
+        yield workspace.whole_text(document)[0]
 
 
 def _is_indexable(document: LspDocument, disabled_languages: Collection[str]) -> bool:

@@ -1,14 +1,15 @@
 """Where a text stands in what tables were counted from: the longest passages of it, with files and lines.
 
 In: a text and its ids, tables. Out: passages with their places, or for a table that keeps no texts how many of the
-ids its n-grams hold. Ids find the documents, bytes the places in them: a text may begin or end inside a token.
+ids its n-grams hold. Ids find the documents, bytes the places in them: a text may begin or end inside a token, and
+what stands around it decides how its ends are cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from itertools import accumulate, groupby, islice, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,10 @@ from ngram_builders.table.suffix_array import DEPTH
 LEAST_TOKENS = 3  # of a passage, and of an n-gram: everybody writes shorter ones
 _MAX_DOCUMENTS = 256  # that are read for one passage
 _MAX_PLACES = 1000  # that are kept of one passage
+_MAX_MATCHES = 1 << 18  # of its ids
+_AROUND = ("", " ", "\n", "x", "1", ".", "(", ")", "_")  # what may stand before a text, or behind it
 
+Encode = Callable[[str], list[int]]
 Decode = Callable[[Sequence[int]], bytes]
 
 
@@ -71,7 +75,9 @@ class Query:
         return cls(b"".join(pieces), ids, [0, *accumulate(map(len, pieces))])
 
 
-def attribute(query: Query, layers: Sequence[Table], domain: Domain | None, decode: Decode) -> Attribution:
+def attribute(
+    query: Query, layers: Sequence[Table], domain: Domain | None, encode: Encode, decode: Decode
+) -> Attribution:
     """Find what a table knows of a text, from its base and segments."""
     orders = _highest_orders(query.ids, layers)
     held = [order for order in orders if order >= LEAST_TOKENS]
@@ -79,7 +85,7 @@ def attribute(query: Query, layers: Sequence[Table], domain: Domain | None, deco
     if layers[0].texts is not None and domain is not None:
         contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
         if contents is not None:
-            documents = _Documents(layers, contents, decode)
+            documents = _Documents(layers, contents, encode, decode)
             passages = tuple(_find_passages(query, documents))[::-1]
     return Attribution(passages, len(held), max(held, default=0))
 
@@ -98,10 +104,10 @@ def _highest_orders(ids: Sequence[int], layers: Sequence[Table]) -> list[int]:
 class _Documents:
     """The documents of a table, by their digests."""
 
-    def __init__(self, layers: Sequence[Table], contents: IndexedFiles, decode: Decode) -> None:
+    def __init__(self, layers: Sequence[Table], contents: IndexedFiles, encode: Encode, decode: Decode) -> None:
         self.layers = [(layer.texts, digests) for layer, digests in zip(layers, contents.documents, strict=True)]
         self.contents = contents
-        self.decode = decode
+        self.encode, self.decode = encode, decode
         paths: dict[bytes, list[str]] = {}
         for path, (_, _, digest) in contents.files.items():
             paths.setdefault(digest, []).append(path)
@@ -122,6 +128,25 @@ class _Documents:
                     found[digest] = place.length
         most = max(found.values(), default=0)
         return most, sorted(digest for digest, length in found.items() if length == most)
+
+    def places(self, text: bytes, known: Iterable[bytes] = ()) -> Iterator[tuple[bytes, int]]:
+        """Every place of a text: the document, some of which are `known`, and where in it."""
+        ids = _ids_anywhere(text, self.encode, self.decode)
+        for digest in sorted({*known, *(self._with(ids) if ids else self.paths)}):
+            document = self.text(digest)
+            at = document.find(text)
+            while at >= 0:
+                yield digest, at
+                at = document.find(text, at + len(text))
+
+    def _with(self, ids: Sequence[int]) -> Iterator[bytes]:
+        """The documents in which these ids stand, as often as they do."""
+        for texts, digests in self.layers:
+            removed = {number for number, digest in enumerate(digests) if digest is None}
+            shorter = min(len(ids), DEPTH) - 1
+            for place in texts.find(ids, _MAX_MATCHES, 0, removed, shorter) if texts else ():
+                if place.document < len(digests) and (digest := digests[place.document]):
+                    yield digest
 
     def text(self, digest: bytes) -> bytes:
         """A document's bytes, empty if they are no longer known."""
@@ -151,20 +176,49 @@ class _Documents:
 def _find_passages(query: Query, documents: _Documents) -> Iterator[Passage]:
     """Cover a text from its end with the longest passages that stand in documents; what is in none is left out."""
     last, limit = len(query.ids), len(query.text)
+    whole = query.text.strip()
+    if places := list(documents.places(whole)):
+        start = query.text.index(whole)
+        yield Passage(start, start + len(whole), _spots(places, documents))
+        return
     while last > 0:
         length, digests = documents.with_end(query.ids[max(0, last - DEPTH) : last])
         part = query.ends[last - length], min(query.ends[last], limit)
-        found = _grow(query, part, limit, digests, documents) if part[0] < part[1] else None
-        if not found:
+        grown = _grow(query, part, limit, digests, documents) if part[0] < part[1] else None
+        if not grown:
             last -= 1
             continue
-        (start, end), places = found
+        start, end = grown
         first = next(i for i in reversed(range(last)) if query.ends[i] <= start)
-        if last - first >= LEAST_TOKENS or (start, end) == (0, len(query.text)):
-            blank = end - start - len(query.text[start:end].lstrip())
-            spots = (spot for digest, at in places for spot in documents.spots(digest, at + blank))
-            yield Passage(start + blank, end, tuple(sorted(islice(spots, _MAX_PLACES), key=_by_place)))
+        if last - first >= LEAST_TOKENS:
+            text = query.text[start:end].lstrip()
+            yield Passage(end - len(text), end, _spots(documents.places(text, digests), documents))
         last, limit = first, start
+
+
+def _spots(places: Iterable[tuple[bytes, int]], documents: _Documents) -> tuple[Spot, ...]:
+    """The places in files, in order."""
+    spots = (spot for digest, at in places for spot in documents.spots(digest, at))
+    return tuple(sorted(islice(spots, _MAX_PLACES), key=_by_place))
+
+
+def _ids_anywhere(text: bytes, encode: Encode, decode: Decode) -> list[int]:
+    """The longest run of ids that a text has whatever stands around it; none in a part of a word."""
+    letters = text.decode("utf-8", "ignore")
+    ways = [_ids_inside(encode(before + letters), text, decode) for before in _AROUND]
+    ways += [_ids_inside(encode(letters + behind), text, decode) for behind in _AROUND]
+    always = set(ways[0]).intersection(*ways)
+    runs = [list(group) for kept, group in groupby(ways[0], always.__contains__) if kept]
+    return [token for _, token in max(runs, key=len, default=[])]
+
+
+def _ids_inside(ids: Sequence[int], text: bytes, decode: Decode) -> list[tuple[int, int]]:
+    """The ids that lie within a text that they spell, and where each begins in it."""
+    pieces = [decode([one]) for one in ids]
+    begin = -b"".join(pieces).find(text)
+    begins = accumulate(map(len, pieces), initial=begin)
+    placed = zip(begins, ids, pieces, strict=False)
+    return [(at, token) for at, token, piece in placed if at >= 0 and at + len(piece) <= len(text)]
 
 
 def _by_place(spot: Spot) -> tuple[bool, str, int, int]:
@@ -174,9 +228,9 @@ def _by_place(spot: Spot) -> tuple[bool, str, int, int]:
 
 def _grow(
     query: Query, part: tuple[int, int], limit: int, digests: Sequence[bytes], documents: _Documents
-) -> tuple[tuple[int, int], list[tuple[bytes, int]]] | None:
-    """The longest passages around a part of the text in some documents: where in the text, and where in which."""
-    grown: dict[tuple[int, int], list[tuple[bytes, int]]] = {}
+) -> tuple[int, int] | None:
+    """The longest passage around a part of the text in some documents."""
+    grown: list[tuple[int, int]] = []
     for digest in digests:
         document = documents.text(digest)
         at = document.find(query.text[slice(*part)])
@@ -184,12 +238,9 @@ def _grow(
             left = _shared_end(query.text[: part[0]], document[max(0, at - part[0]) : at])
             after = at + part[1] - part[0]
             right = _shared_start(query.text[part[1] : limit], document[after : after + limit - part[1]])
-            grown.setdefault((part[0] - left, part[1] + right), []).append((digest, at - left))
+            grown.append((part[0] - left, part[1] + right))
             at = document.find(query.text[slice(*part)], after)
-    if not grown:
-        return None
-    longest = max(grown, key=lambda span: (span[1] - span[0], -span[0]))
-    return longest, grown[longest]
+    return max(grown, key=lambda span: (span[1] - span[0], -span[0]), default=None)
 
 
 def _shared_start(first: bytes, second: bytes) -> int:

@@ -1,9 +1,8 @@
-"""Compiles the kernels when the package is built or installed. Run by hatchling, before any of the package can be.
+"""Compiles the kernel when the package is built or installed. Run by hatchling, before any of the package can be.
 
-In: the source tree. Out: for each kernel a library (.so or .dll) in the wheel, or beside its source where the
-package is installed as editable. The compiler is the system's; where there is none, the hook asks pip for zig,
-which is one. If anything fails, the package is built without: n-gram queries through numpy are about ten times
-slower, and models compute in 32 bits.
+In: the source tree. Out: a library (.so or .dll) in the wheel, or beside its source where the package is installed
+as editable. The compiler is the system's; where there is none, the hook asks pip for zig, which is one. If that
+fails, the package is built without: n-gram queries through numpy are about ten times slower.
 
 SPD_LSP_NO_KERNEL=1 builds without; CC names the compiler.
 """
@@ -17,43 +16,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 
 
-class Kernel(NamedTuple):
-    """A library, and what it is compiled from."""
-
-    name: str
-    loss: str  # what its absence costs
-    package: str
-    sources: Sequence[str]  # the first includes the others
-    library_name: str
-
-    def source_paths(self, root: Path) -> list[Path]:
-        """Where they are in a source tree."""
-        return [root / self.package / name for name in self.sources]
-
-
-NGRAM_KERNEL = Kernel(
-    "n-gram kernel",
-    "queries will be slower",
-    *("ngram_builders/table", ("kernel.c", "rows.h", "sigbus_guard.h"), f"libkernel{_SUFFIX}"),
-)
-MODEL_KERNEL = Kernel(
-    "model kernel",
-    "models will be slower on a CPU",
-    *("spd_lsp/models/numpy", ("model_kernel.c", "int8_product.h"), f"libmodel{_SUFFIX}"),
-)
-KERNELS = (NGRAM_KERNEL, MODEL_KERNEL)
+PACKAGE = "ngram_builders/table"
+SOURCES = ("kernel.c", "rows.h", "sigbus_guard.h")  # the first includes the others
+LIBRARY_NAME = f"libkernel{_SUFFIX}"
 _ZIG = "ziglang>=0.13,<1"
 _SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
@@ -77,34 +54,31 @@ class CompileKernel(BuildHookInterface[Any]):
         if _objection() or not _zig_target():
             return []
         with TemporaryDirectory() as folder:
-            compiled = (compile_kernel(Path(self.root), Path(folder), kernel)[0] for kernel in KERNELS)
-            return [] if all(compiled) else [_ZIG]
+            return [] if compile_kernel(Path(self.root), Path(folder))[0] else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and put the libraries where the package loads them."""
+        """Compile, and put the library where the package loads it."""
         self.scratch = TemporaryDirectory()
-        objection = _objection()
-        for kernel in KERNELS:
-            library, failure = None, objection
-            if not objection:
-                library, failure = compile_kernel(Path(self.root), Path(self.scratch.name), kernel)
-            if library:
-                self.deliver(kernel, library, version, build_data)
-            else:
-                self.app.display_warning(f"{kernel.name}: not compiled, {kernel.loss}: {failure}")
+        library, failure = None, _objection()
+        if not failure:
+            library, failure = compile_kernel(Path(self.root), Path(self.scratch.name))
+        if library:
+            self.deliver(library, version, build_data)
+        else:
+            self.app.display_warning(f"n-gram kernel: not compiled, queries will be slower: {failure}")
 
-    def deliver(self, kernel: Kernel, library: Path, version: str, build_data: dict[str, Any]) -> None:
-        """Add a library to the wheel, or to the source tree by a rename, so that it is never half there."""
+    def deliver(self, library: Path, version: str, build_data: dict[str, Any]) -> None:
+        """Add the library to the wheel, or to the source tree by a rename, so that it is never half there."""
         if version == "editable":
-            path = Path(self.root, kernel.package, kernel.library_name)
-            unfinished = path.with_name(f".{kernel.library_name}-{os.getpid()}")
+            path = Path(self.root, PACKAGE, LIBRARY_NAME)
+            unfinished = path.with_name(f".{LIBRARY_NAME}-{os.getpid()}")
             shutil.copyfile(library, unfinished)
             unfinished.replace(path)
         else:
-            build_data["force_include"][str(library)] = f"{kernel.package}/{kernel.library_name}"
+            build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY_NAME}"
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{_platform_tag()}"
-        self.app.display_info(f"{kernel.name}: compiled, {library.stat().st_size:,} bytes")
+        self.app.display_info(f"n-gram kernel: compiled, {library.stat().st_size:,} bytes")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Delete what was compiled."""
@@ -120,12 +94,17 @@ def _objection() -> str:
     return ""
 
 
-def compile_kernel(root: Path, folder: Path, kernel: Kernel = NGRAM_KERNEL) -> tuple[Path | None, str]:
+def source_paths(root: Path) -> list[Path]:
+    """Return where the sources are in a source tree."""
+    return [root / PACKAGE / name for name in SOURCES]
+
+
+def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
     """Compile in `folder` with the first compiler that can; return the library, or None and the last error."""
-    sources = kernel.source_paths(root)
+    sources = source_paths(root)
     failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
     for compiler in compilers():
-        library = folder / kernel.library_name
+        library = folder / LIBRARY_NAME
         command = [*compiler, *COMPILER_FLAGS, *flags(), digest_flag(sources), "-o", str(library), str(sources[0])]
         failure = run(command, folder)
         if not failure and library.exists():

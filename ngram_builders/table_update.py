@@ -46,7 +46,8 @@ from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 _SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
 _MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 35 bytes of memory for each
 _BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_AGAIN = "and run the same command again, which continues from here"
 
 
 def keeps_texts(tokens: int, min_count: Collection[int], min_files: int = 1) -> bool:
@@ -213,23 +214,27 @@ class TableUpdate:
 
     @contextmanager
     def _explain_full_disk(self, folder: Path, digests: Sequence[bytes]) -> Iterator[None]:
-        """Say how much room a table of these texts takes, if the disk has too little."""
+        """Say how much room a table of these texts takes, if the disk or a limit allows less."""
         try:
             yield
         except (OSError, UserError) as error:
-            raise _disk_full(error, folder, self.task.count_tokens(digests)) or error from error
+            raise _no_room(error, folder, self.task.count_tokens(digests)) or error from error
 
 
-def _disk_full(error: Exception, folder: Path, tokens: int) -> UserError | None:
-    """The error of a disk without room for a table; None if the error is another one."""
+def _no_room(error: Exception, folder: Path, tokens: int) -> UserError | None:
+    """The error of a disk without room for a table, or of a limit; None if the error is another one."""
     cause = error.__cause__ if isinstance(error, UserError) else error
-    if not isinstance(cause, OSError) or cause.errno not in _DISK_FULL:
+    if not isinstance(cause, OSError) or cause.errno not in (*_DISK_FULL, errno.EFBIG):
         return None
     needed = tokens * _BYTES_PER_TOKEN / 2**20
+    if cause.errno == errno.EFBIG:
+        return UserError(
+            f"the build needs up to {needed:,.0f} MiB in {folder}, and a file may not be so large there: "
+            f"raise the limit (`ulimit -f`, or the file system's own) {_AGAIN}"
+        )
     with suppress(OSError):
         free = shutil.disk_usage(folder).free / 2**20
         return UserError(
-            f"{folder} has {free:,.0f} MiB free and the build needs up to {needed:,.0f}; "
-            "free some space and run the same command again, which continues from here"
+            f"{folder} has {free:,.0f} MiB free and the build needs up to {needed:,.0f}; free some space {_AGAIN}"
         )
     return None

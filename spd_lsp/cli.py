@@ -46,7 +46,8 @@ class Commands(click.Group):
             if error.errno not in _DISK_FULL:
                 raise
             _discard_output()
-            print_status(f"Error: cannot write: {error.strerror}; make room, or write elsewhere")
+            remedy = "raise the limit (`ulimit -f`)" if error.errno == errno.EFBIG else "make room"
+            print_status(f"Error: cannot write: {error.strerror}; {remedy}, or write elsewhere")
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:

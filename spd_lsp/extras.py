@@ -8,19 +8,19 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-MODELS = ("torch", "transformers")  # the extra `models`, for every model but the starter
+MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folders
 
 
-def install_command(extra: str) -> str:
-    """The command that adds an extra to the environment of this program. uv makes some that have no pip."""
+def install_command(extra: str = "") -> str:
+    """The command that adds what is missing to the environment of this program. uv makes some that have no pip."""
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
-    command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]"]
+    command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]" if extra else "spd-lsp"]
     return subprocess.list2cmdline(command) if os.name == "nt" else shlex.join(command)
 
 
 def missing_for_models() -> str:
-    """What is missing for models other than the starter, and the remedy; "" if nothing is."""
+    """What is missing for models in Hugging Face folders, and the remedy; "" if nothing is."""
     missing = [name for name in MODELS if find_spec(name) is None]
     are = "are" if len(missing) > 1 else "is"
     return (

@@ -14,6 +14,7 @@ HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
+NO_MODEL = "none"  # n-grams, copies and names alone
 NO_FILL_FORMAT = "none"  # the text right of the cursor is not in the prompt
 _FILL_FORMATS = (  # rows of `completion/fill_formats.py`
     "starter", "starcoder", "granite-code", "mellum", "stable-code", "qwen", "codegemma", "granite", "deepseek",
@@ -53,7 +54,12 @@ def _setting(
 def _is_model(name: str) -> bool:
     """Whether a text can name a model. Editors must give folders and files in full."""
     is_id = HUGGING_FACE_ID.fullmatch(name) is not None and not is_path(name)
-    return name == "starter" or is_id or STORED_GGUF.fullmatch(name) is not None or _is_existing_model(name)
+    return (
+        name in ("starter", NO_MODEL)
+        or is_id
+        or STORED_GGUF.fullmatch(name) is not None
+        or _is_existing_model(name)
+    )
 
 
 def _is_full_path(name: str) -> bool:
@@ -91,9 +97,9 @@ class Settings:
     model: str = _setting(
         "starter",
         "`starter`, the full path of a model folder or GGUF file, the Hugging Face id of a causal language model, "
-        "`ollama:NAME` or `hf:OWNER/NAME:QUANTIZATION`",
+        "`ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION`, or `none`: n-grams alone",
         is_valid=_is_model,
-        allowed="`starter`, the full path of an existing folder or GGUF file, or a Hugging Face id "
+        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, or a Hugging Face id "
         "(`spd-lsp models` lists what is here)",
     )
     device: str = _setting(

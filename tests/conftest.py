@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
 import spd_lsp
-from spd_lsp.commands.diagnosis import check_kernels
+from spd_lsp.commands.diagnosis import check_kernel
+from spd_lsp.models.checkpoint.hub import locate
 from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
-STARTER = Path(spd_lsp.__file__).parent / "starter"
+# Tests complete with a small model that does not change when the bundled one does; child processes do, too.
+STARTER_FILES = Path(__file__).parent / "starter"
+STARTER_FILE = STARTER_FILES / "spd-lsp-starter.gguf"
+os.environ["SPD_LSP_STARTER"] = str(STARTER_FILES)
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="spd-lsp-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+STARTER = locate("starter")
+PACKAGE = Path(spd_lsp.__file__).parent
 VOCABULARY = 40
 
 # No test depends on wall time: on a busy machine an example may take any time.
@@ -24,9 +36,9 @@ settings.load_profile("busy")
 
 def pytest_configure() -> None:
     """Say at once that a compiled library is stale, of which tests elsewhere would only see the consequences."""
-    for finding in check_kernels():
-        if finding.state == "error":
-            raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
+    finding = check_kernel()
+    if finding.state == "error":
+        raise pytest.UsageError(f"{finding.subject} {finding.text}: pip install --no-deps --editable .")
 
 
 class TinyModel:
@@ -43,7 +55,6 @@ class TinyModel:
         self.rows = 0
         self.max_positions = 512
         self.second_row_is_free = False
-        self.tells_drafts_apart = False
         self.forks_are_free = False
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
@@ -100,6 +111,14 @@ def spelled(written: tuple[int, ...]) -> np.ndarray | None:
 @pytest.fixture
 def tiny_model() -> TinyModel:
     return TinyModel()
+
+
+@pytest.fixture(scope="session")
+def starter_network() -> Any:
+    """The starter in transformers."""
+    from spd_lsp.training.gguf_weights import read_model
+
+    return read_model(STARTER_FILE).eval()
 
 
 @pytest.fixture(scope="session")

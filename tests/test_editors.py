@@ -15,7 +15,7 @@ import pytest
 import spd_lsp
 from editors.vscode.settings import OWN, activation_events, configuration, key, properties_of, restricted
 from ngram_builders.sources.language_ids import language_of
-from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.lsp.options import CLIENT_KEYS, WORKSPACE_SETTINGS, Configuration
 from spd_lsp.settings import Settings
 

@@ -15,16 +15,13 @@ import pytest
 from packaging.requirements import Requirement
 
 from ngram_builders import compile_kernel
-from ngram_builders.compile_kernel import KERNELS
+from ngram_builders.compile_kernel import LIBRARY_NAME, PACKAGE, SOURCES
 from spd_lsp import __version__
 from spd_lsp.extras import MODELS
 
 ROOT = Path(__file__).parent.parent
-LIBRARIES = {f"{kernel.package}/{kernel.library_name}" for kernel in KERNELS}
-MADE_OF = {
-    "ngram_builders/compile_kernel.py",
-    *(f"{kernel.package}/{name}" for kernel in KERNELS for name in kernel.sources),
-}
+LIBRARY = f"{PACKAGE}/{LIBRARY_NAME}"
+MADE_OF = {"ngram_builders/compile_kernel.py", *(f"{PACKAGE}/{name}" for name in SOURCES)}
 
 
 def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
@@ -44,19 +41,28 @@ def wheel(tmp_path_factory):
 @pytest.fixture
 def compiler(tmp_path):
     """Some compiler that can."""
-    for kernel in KERNELS:
-        library, failure = compile_kernel.compile_kernel(ROOT, tmp_path, kernel)
-        if not library:
-            pytest.skip(failure)
+    library, failure = compile_kernel.compile_kernel(ROOT, tmp_path)
+    if not library:
+        pytest.skip(failure)
 
 
 def test_the_wheel_holds_both_packages_and_the_starter_model(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    starter = {"config.json", "model.safetensors", "tokenizer.json", "python.ngt", "MODEL_CARD.md", "decoder.json"}
-    starter |= {"draft_adapter.safetensors"}
-    assert {f"spd_lsp/starter/{name}" for name in starter} <= names
+    starter = {Path(name).name for name in names if name.startswith("spd_lsp/starter/")}
+    assert {"python.ngt", "MODEL_CARD.md", "training.json"} <= starter
+    assert len({name for name in starter if name.endswith(".gguf")}) == 1
     assert {"spd_lsp/cli.py", "ngram_builders/table/reader.py"} <= names
     assert {"spd_lsp/py.typed", "ngram_builders/py.typed"} <= names
+
+
+def test_the_wheel_holds_the_licence_and_the_notice_of_what_the_model_was_made_from(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        notice = archive.read("spd_lsp/starter/NOTICE").decode()
+    licences = f"spd_lsp-{__version__}.dist-info/licenses"
+    assert {f"{licences}/LICENSE", f"{licences}/spd_lsp/starter/NOTICE"} <= names
+    assert "spd_lsp/starter/LICENSE-APACHE" in names
+    assert "\npython:\n" in notice and "  Django 6.1.3: BSD-3-Clause\n" in notice
 
 
 def test_the_wheel_holds_neither_tests_nor_editors(wheel):
@@ -64,14 +70,14 @@ def test_the_wheel_holds_neither_tests_nor_editors(wheel):
     assert tops == {"spd_lsp", "ngram_builders", f"spd_lsp-{__version__}.dist-info"}
 
 
-def test_the_wheel_brings_the_compiled_kernels_and_not_what_they_are_made_of(wheel, compiler, tmp_path):
+def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, compiler, tmp_path):
     """One wheel for every Python of a system, and only for that system."""
     assert wheel.name.startswith(f"spd_lsp-{__version__}-py3-none-")
     assert not wheel.name.endswith("-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
-    assert names >= LIBRARIES
+    assert LIBRARY in names
     assert not MADE_OF & names
     code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.load_kernel().reason)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
@@ -95,18 +101,17 @@ def test_without_a_kernel_the_wheel_is_pure_and_the_build_says_why(tmp_path, env
         pytest.skip("this Python brings a compiler")
     path, said = build("wheel", tmp_path, **environment)
     assert path.name == f"spd_lsp-{__version__}-py3-none-any.whl"
-    assert not LIBRARIES & set(zipfile.ZipFile(path).namelist())
+    assert LIBRARY not in zipfile.ZipFile(path).namelist()
     assert re.search(f"n-gram kernel: not compiled, queries will be slower: .*{reason}", said)
-    assert re.search(f"model kernel: not compiled, models will be slower on a CPU: .*{reason}", said)
 
 
 @pytest.mark.slow
-def test_the_source_archive_has_what_the_kernels_are_made_of(tmp_path):
+def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
     path, _ = build("sdist", tmp_path)
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert MADE_OF | {"pyproject.toml"} <= names
-    assert not LIBRARIES & names
+    assert LIBRARY not in names
 
 
 def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
@@ -114,7 +119,13 @@ def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"spd_lsp-{__version__}.dist-info/METADATA").decode()
     needed = re.findall(r"^Requires-Dist: (\S+?)[<>;].*?(extra == '.*')?$", metadata, re.MULTILINE)
-    assert {name for name, extra in needed if not extra} >= {"pygls", "msgpack", "tree-sitter"}
+    assert {name for name, extra in needed if not extra} >= {
+        "pygls",
+        "msgpack",
+        "tree-sitter",
+        "xllamacpp",
+        "gguf",
+    }
     assert "extra == 'models'" in {extra for name, extra in needed if name in MODELS}
     assert all(extra for name, extra in needed if name in MODELS)
 

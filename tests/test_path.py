@@ -26,7 +26,7 @@ from tests.lsp.lsp_client import at, session
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
-MOST_FILES = 25  # of a request, from its handler to the items
+MOST_FILES = 29  # of a request, from its handler to the items
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -47,7 +47,7 @@ STAGES = {
     "spd_lsp/completion/draft_text.py": "decoding",
     "spd_lsp/lsp/request_scheduler.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
-    "spd_lsp/decoding/superposed.py": "decoding",
+    "spd_lsp/decoding/best_first.py": "decoding",
     "spd_lsp/completion/calibration.py": "offer",
     "spd_lsp/completion/offer.py": "offer",
     "spd_lsp/ngrams/open_documents.py": "offer",  # the names in open documents

@@ -20,9 +20,6 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
 SETTINGS = (ROOT / "editors" / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "editors/README.md",
-             "ngram_builders/README.md", "spd_lsp/README.md", "spd_lsp/models/README.md",
-             "spd_lsp/evaluation/README.md"]  # fmt: skip
 CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
 
 
@@ -93,13 +90,6 @@ def test_the_settings_table_lists_every_setting_with_its_default():
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_is_told_of(command):
     assert f"`spd-lsp {command}" in USING
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_file_that_a_document_links_to_is_there(document):
-    path = ROOT / document
-    links = re.findall(r"\]\((?!http)([^)#]+)", path.read_text(encoding="utf-8"))
-    assert [link for link in links if not (path.parent / link).exists()] == []
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

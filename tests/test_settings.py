@@ -65,7 +65,7 @@ def test_both_spellings_are_read():
         ({"device": "CPU"}, "must be auto, cpu"),
         (
             {"model": "mine"},
-            "must be `starter`, the full path of an existing folder or GGUF file, or",
+            "must be `starter`, `none`, the full path of an existing folder or GGUF file, or",
         ),
         ({"model": "./mine"}, "the full path of an existing folder"),
         ({"model": "../mine"}, "the full path of an existing folder"),

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ngram_builders.sources.git_repository import follow
+
 if TYPE_CHECKING:
     from ngram_builders.registry.domains import Domain
 
@@ -112,11 +114,9 @@ def find_revision(folder: Path) -> str | None:
 
 
 def _follow(folder: Path, text: str, label: str = "") -> Path | None:
-    """The folder that a file in another one names; none on another machine, which asking would tell who asks."""
+    """The folder that a file in another one names, if it is on this machine."""
     name = text.removeprefix(label).strip()
-    if not text.startswith(label) or not name or "\0" in name or name.startswith(("//", "\\\\")):
-        return None
-    return folder / name
+    return follow(folder, name) if text.startswith(label) and "\0" not in name else None
 
 
 def _read_head(own: Path) -> str | None:

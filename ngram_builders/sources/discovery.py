@@ -183,7 +183,7 @@ def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores,
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()
-        return _WORKTREE if main.name == GIT and main.is_relative_to(top) else None
+        return _WORKTREE if main.name == GIT and main.is_relative_to(top) and main.is_dir() else None
     return None
 
 

@@ -8,6 +8,7 @@ if there were no index.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ _MAX_PATH_CHARACTERS = 4_096
 _MAX_INDEX_BYTES = 128 << 20  # Chromium's 480,000 files take 60 MB
 _MAX_NAME_BYTES = 64 << 20  # of all paths; a crafted index can repeat a long one at little cost
 _MAX_EXTENSIONS = 64
+
+_ANOTHER_MACHINE = re.compile(
+    r"(?://|/net/|/Network/Servers/)[^/]+"
+)  # shares, and what automounters mount by name
 
 _HEADER_BYTES = 12
 _HASH_BYTES = (20, 32)
@@ -81,16 +86,29 @@ def git_folder(repository: str) -> Path:
         common = _read_path(private / "commondir").strip()  # of a worktree: the repository that it belongs to
     except OSError:
         return private
-    return private / common if common else private
+    return follow(private, common) or private
 
 
 def _private_folder(repository: str) -> Path:
     """Return where the data of one work tree are, such as its index."""
     path = Path(repository, GIT)
     try:
-        return Path(repository, _read_path(path).partition("gitdir:")[2].strip()) if path.is_file() else path
+        named = _read_path(path).partition("gitdir:")[2].strip() if path.is_file() else ""
     except OSError:
         return path
+    return follow(Path(repository), named) or path
+
+
+def follow(folder: Path, name: str) -> Path | None:
+    """The folder that a file in another one names; none on another machine, which asking would tell who asks."""
+    host = _machine(name) or _machine(os.path.normpath(folder / name))
+    return folder / name if name and (not host or host == _machine(os.path.realpath(folder))) else None
+
+
+def _machine(path: str) -> str:
+    """What names another machine at a path's beginning. Example: `/net/box/src` -> `/net/box`."""
+    found = _ANOTHER_MACHINE.match(path.replace("\\", "/"))
+    return found[0] if found else ""
 
 
 def _read_path(file: Path) -> str:

@@ -202,14 +202,14 @@ def secret_check(before: str, after: str) -> Callable[[str], bool]:
     left = before if _KEY_HEADER in before else before.rpartition("\n")[2]
     right = after.partition("\n")[0]
 
-    def gives_away(draft: str) -> bool:
+    def leaks_secret(draft: str) -> bool:
         return (
             _copies_fragment(left, draft, fragments)
             or _ends_inside_key(left + draft)
             or _completes_secret(left, draft, right)
         )
 
-    return gives_away
+    return leaks_secret
 
 
 def _secret_fragments(text: str) -> frozenset[str]:

@@ -1,7 +1,6 @@
 """The compiled library beside this file: where it is, and how its functions are called. Knows not what for.
 
-`compile_kernel` makes it when the package is installed; where it could not, there is none. The models' library is
-opened by the same functions.
+`compile_kernel` makes it when the package is installed; where it could not, there is none.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 KERNEL_VARIABLE = "SPD_LSP_KERNEL"  # 0 turns the library off
-LIBRARY_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
+_LIBRARY_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 _FOLDER = Path(__file__).parent
-LIBRARY = _FOLDER / f"libkernel{LIBRARY_SUFFIX}"
+LIBRARY = _FOLDER / f"libkernel{_LIBRARY_SUFFIX}"
 # In a source tree; an installed package has none.
 SOURCE_FILES = tuple(_FOLDER / name for name in ("kernel.c", "rows.h", "sigbus_guard.h"))
 
@@ -42,14 +40,10 @@ def is_disabled() -> bool:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """Load the library of n-gram queries; ValueError if it was compiled from other sources."""
-    return load_library(path, SOURCE_FILES, _SIGNATURES if sys.platform == "win32" else _SIGNATURES | _GUARD)
-
-
-def load_library(path: Path, sources: Sequence[Path], signatures: Mapping[str, Signature]) -> ctypes.CDLL:
     """Load a library and declare its functions; ValueError if it is of other sources or another system."""
+    signatures = _SIGNATURES if sys.platform == "win32" else _SIGNATURES | _GUARD
     if sys.byteorder != "little":
-        raise ValueError("the compiled libraries are little-endian, this processor is not")
+        raise ValueError("the compiled library is little-endian, this processor is not")
     try:
         library = ctypes.CDLL(str(path))
         functions = {name: getattr(library, name) for name in signatures}
@@ -58,16 +52,16 @@ def load_library(path: Path, sources: Sequence[Path], signatures: Mapping[str, S
         raise ValueError(
             f"{path.name} is of another version or system ({error}); install the package again"
         ) from error
-    if sources[0].exists() and library.source_digest() != source_digest(sources):
+    if SOURCE_FILES[0].exists() and library.source_digest() != source_digest():
         raise ValueError(
-            f"{path.name} was not compiled from the {sources[0].name} beside it; install the package again"
+            f"{path.name} was not compiled from the {SOURCE_FILES[0].name} beside it; install the package again"
         )
     for name, function in functions.items():
         function.restype, function.argtypes = signatures[name]
     return library
 
 
-def source_digest(sources: Sequence[Path]) -> int:
+def source_digest() -> int:
     """The number that identifies the sources a library was compiled from."""
-    whole = b"".join(source.read_bytes() for source in sources)
+    whole = b"".join(source.read_bytes() for source in SOURCE_FILES)
     return int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")

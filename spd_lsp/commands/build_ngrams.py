@@ -108,7 +108,7 @@ def count(
 ) -> tuple[BuildSummary, list[str]]:
     """Run the build; return its summary, and lines on what each of its stages took."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
+    from spd_lsp.models.checkpoint.hub import bundled_domains, lasting, locate
 
     folder = locate(model)
     tokens = ModelTokenizer(folder)
@@ -128,7 +128,7 @@ def count(
         raise UserError(f"{option} works with --engine datatrove only; add that option")
     from ngram_builders.build import build
 
-    beside = built_in_domains(folder) if model == STARTER else {}
+    beside = bundled_domains(model, folder)
     return build(repos, domain, tokens.encode_batch, model=lasting(model), beside=beside, **options), []
 
 

@@ -23,7 +23,7 @@ from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings, invalid_reason
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 # Language ids of files that are never indexed as source, by extension or by name.
@@ -81,7 +81,7 @@ def complete(
 
     With -, the text is standard input, and FILE tells its language and its tables.
     """
-    from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
 
     path, source, cursor = _read_position(position, stdin=text is not None)
     options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}
@@ -172,7 +172,9 @@ def _as_table(answer: CompletionResult) -> str:
             first += f"  (copied from {format_count(completion.match.files, 'file')})"
         elif not completion.ends:
             first += " …"
-        rows += [f"{number:3} {completion.probability:6.1%}  {first}", *(f"{'':12}{line}" for line in others)]
+        p = completion.shown_probability
+        shown = "" if p is None else f"{p:.1%}"
+        rows += [f"{number:3} {shown:>6}  {first}", *(f"{'':12}{line}" for line in others)]
     drafts, tokens = format_count(len(answer.completions), "draft"), format_count(answer.tokens, "token")
     rows.append(
         f"{drafts}, {answer.passes} forward passes for {tokens}, "
@@ -185,7 +187,9 @@ def _as_table(answer: CompletionResult) -> str:
 def _as_object(answer: CompletionResult, model: str) -> str:
     return as_json(
         {
-            "completions": [dataclasses.asdict(completion) for completion in answer.completions],
+            "completions": [
+                {**dataclasses.asdict(one), "probability": one.shown_probability} for one in answer.completions
+            ],
             "passes": answer.passes,
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt_tokens,

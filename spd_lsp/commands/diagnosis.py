@@ -31,16 +31,26 @@ from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
-from spd_lsp.models.checkpoint.weight_cache import cached_files
-from spd_lsp.models.numpy import model_kernel
 from spd_lsp.ngrams.tuned_settings import read_order_weights, read_tuned
-from spd_lsp.progress import format_bytes, format_count
-from spd_lsp.settings import Settings
+from spd_lsp.progress import format_count
+from spd_lsp.settings import NO_MODEL, Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
-_PACKAGES = ("pygls", "lsprotocol", "torch", "transformers", "tokenizers", "tree-sitter", "msgpack", "numpy")
+_PACKAGES = (
+    *(
+        "pygls",
+        "lsprotocol",
+        "torch",
+        "transformers",
+        "xllamacpp",
+        "tokenizers",
+        "tree-sitter",
+        "msgpack",
+        "numpy",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
     yield from check_packages(settings.model)
-    yield from check_kernels()
+    yield check_kernel()
     yield _changed_settings(settings)
     yield tuned_settings(settings)
     try:
@@ -67,7 +77,6 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
         return
     yield check_model(settings, load)
     yield _fill_format(tokens, folder)
-    yield from _converted_weights()
     yield from check_tables(settings, tokens, folder)
 
 
@@ -78,21 +87,23 @@ def check_packages(model: str) -> Iterator[Finding]:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
             install = install_command("models") if name in MODELS else f"pip install {name}"
-            if name in MODELS and model == STARTER:
-                yield Finding(name, "ok", f"not installed; only other models need it: {install}")
+            if name in _dispensable(model):
+                yield Finding(name, "ok", f"not installed; other models need it: {install}")
             else:
                 yield Finding(name, "error", f"not installed; run: {install}")
 
 
-def check_kernels() -> Iterator[Finding]:
+def _dispensable(model: str) -> tuple[str, ...]:
+    """The packages that this model does without."""
+    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER else ()
+
+
+def check_kernel() -> Finding:
     """Whether compiled code is used; going without is an error only where there is some and it is broken."""
-    for subject, library, reason in (
-        ("n-gram kernel", shared_library.LIBRARY, load_kernel().reason),
-        ("model kernel", model_kernel.LIBRARY, model_kernel.reason_without()),
-    ):
-        is_broken = "install the package again" in reason and library.exists()
-        text = f"not used, so completions are slower: {reason}" if reason else "compiled"
-        yield Finding(subject, "error" if is_broken else "ok", text)
+    reason = load_kernel().reason
+    is_broken = "install the package again" in reason and shared_library.LIBRARY.exists()
+    text = f"not used, so completions are slower: {reason}" if reason else "compiled"
+    return Finding("n-gram kernel", "error" if is_broken else "ok", text)
 
 
 def _changed_settings(settings: Settings) -> Finding:
@@ -144,15 +155,6 @@ def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
         text = f"{chosen.name}, from {chosen.source}"
         text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
     return Finding("fill in the middle", "ok", text)
-
-
-def _converted_weights() -> Iterator[Finding]:
-    """What large models take on the disk beside their own files."""
-    if files := cached_files():
-        size = format_bytes(sum(path.stat().st_size for path in files))
-        models = format_count(len(files), "model")
-        text = f"{size} of {models} in {files[0].parent}; to delete them, run: spd-lsp models --prune"
-        yield Finding("8-bit weights", "ok", text)
 
 
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:

@@ -122,22 +122,22 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 @click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--arms",
-    default="uncopied@repository+file,uncopied@none",
+    default="superposed@repository+file,superposed@none",
     show_default=True,
     metavar="A,B,...",
-    help="Arms whose drafts to calibrate.",
+    help="Arms whose candidates to calibrate: those of the product.",
 )
 def confidence(results: Path, arms: str) -> None:
-    """Calibrate the probabilities of drafts.
+    """Calibrate the probabilities of completions.
 
     From the RESULTS of `eval quality`. Prints weights for completion/calibration.py, cross-validated by package.
     """
-    from spd_lsp.evaluation.calibration import describe_fit, shown_drafts
+    from spd_lsp.evaluation.calibration import describe_fit, read_candidates
     from spd_lsp.evaluation.quality.store import read_results
 
     records = read_results(results)
     for label in _split(arms):
-        click.echo(describe_fit(label, shown_drafts(records, label)))
+        click.echo(describe_fit(label, read_candidates(records, label)))
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.limits import free_memory
+from spd_lsp.models.checkpoint.limits import free_memory, memory_needed
 from spd_lsp.models.checkpoint.stored_models import StoredModel, list_models, searched_folders
 from spd_lsp.printable import as_json
 from spd_lsp.progress import format_bytes
@@ -15,18 +15,12 @@ from spd_lsp.progress import format_bytes
 
 @click.command()
 @click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
-@click.option("--prune", "prunes", is_flag=True, help="Delete the weights that were converted to 8 bits.")
-def models(prints_json: bool, prunes: bool) -> None:
+def models(prints_json: bool) -> None:
     """List the models that are on this machine.
 
     Those that Ollama, LM Studio, llama.cpp and Hugging Face's library keep. Each name is what --model takes.
     Memory is about what the weights need on a CPU; nothing is downloaded.
     """
-    if prunes:
-        from spd_lsp.models.checkpoint.weight_cache import cached_files, prune
-
-        click.echo(f"freed {format_bytes(prune(0))}" if cached_files() else "nothing to prune")
-        return
     free = free_memory()
     found = [_described(model, free) for model in list_models()]
     if prints_json:
@@ -38,8 +32,6 @@ def models(prints_json: bool, prunes: bool) -> None:
 
 
 def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
-    from spd_lsp.models.numpy.stored import memory_needed
-
     memory = model.size if model.is_gguf else memory_needed(model.path)
     return {
         "name": model.name,

@@ -110,7 +110,7 @@ def _fit_domain(domain: Domain, model: str, device: str, report: ReportProgress)
     from ngram_builders.sources.language_ids import closest_language
     from ngram_builders.table.reader import Table
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+    from spd_lsp.models.checkpoint.hub import bundled_domains, locate
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
     from spd_lsp.ngrams.weight_fitting import MIN_FIT_TOKENS, fit_weights, observe_documents
 
@@ -121,7 +121,7 @@ def _fit_domain(domain: Domain, model: str, device: str, report: ReportProgress)
     from spd_lsp.models.load import load
 
     network = load(folder, device)
-    built_in = built_in_domains(folder) if model == STARTER else {}
+    built_in = bundled_domains(model, folder)
     served = {closest_language(language, built_in) for language in domain.languages}
     other_tables = [Table.open(path).columns for name, path in built_in.items() if name in served]
     read = observe_documents(

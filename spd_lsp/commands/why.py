@@ -90,7 +90,7 @@ def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, 
     """The tables that serve a file; of a whole folder, the built-in one of what it holds most of."""
     from ngram_builders.sources.language_ids import closest_language, language_of
     from ngram_builders.table.reader import Table
-    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+    from spd_lsp.models.checkpoint.hub import bundled_domains, locate
 
     language = language_of(file) if file.suffix else None
     domains = [domain for domain, _ in registry.domains_for(file, language)]
@@ -98,7 +98,7 @@ def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, 
     if not language and domains:
         sources = Table.open(domains[0].path).summary.sources
         language = max(sources, key=sources.__getitem__)
-    built_in = built_in_domains(locate(model)) if model == STARTER else {}
+    built_in = bundled_domains(model, locate(model))
     if language and (name := closest_language(language, built_in)):
         yield f"{name} (built in)", [Table.open(built_in[name])], None
     elif not domains:
@@ -110,7 +110,10 @@ def _ask(text: str, name: str, table: list[Table], domain: Domain | None, tokens
     from ngram_builders.attribution import Query, attribute
 
     queries = [Query.of(tokens.encode(start + text), tokens.bytes_of) for start in ("", " ")]
-    asked = [_Evidence(name, query, attribute(query, table, domain, tokens.bytes_of)) for query in queries]
+    asked = [
+        _Evidence(name, query, attribute(query, table, domain, tokens.encode, tokens.bytes_of))
+        for query in queries
+    ]
     return max(asked, key=lambda one: (_covered(one), one.found.held))
 
 

@@ -28,8 +28,8 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         default="starter",
         show_default=True,
         metavar="M",
-        help="`starter`, a folder such as ./mine, a GGUF file, what `spd-lsp models` lists, or a Hugging Face id, "
-        "which is downloaded once.",
+        help="`starter`, a folder such as ./mine, a GGUF file, what `spd-lsp models` lists, a Hugging Face id, "
+        "which is downloaded once, or `none`: n-grams alone.",
     )
     return model(device(command))
 
@@ -53,9 +53,9 @@ def load_completer(
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
-    from spd_lsp.completion.parsing import PARSER_POOL
+    from spd_lsp.completion.syntax.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, known_languages, locate, vocabulary
+    from spd_lsp.models.checkpoint.hub import bundled_domains, known_languages, locate, vocabulary
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
     from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, Domains
@@ -68,7 +68,7 @@ def load_completer(
     check_vocabulary(tokens, vocabulary(folder), folder)
     PARSER_POOL.start()
     model = open_model(folder, settings.device, report)
-    built_in = built_in_domains(folder) if settings.model == STARTER else {}
+    built_in = bundled_domains(settings.model, folder)
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     languages = known_languages(folder)
     tuned = partial(apply_tuned, folder=registry.folder, model=lasting(settings.model))

@@ -9,18 +9,18 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ngram_builders.sources.language_ids import related_languages
-from spd_lsp.completion.calibration import calibration_for
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
-from spd_lsp.completion.offer import Completion, OfferInputs, make_offer
+from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import choose_decoder, settings_for
+from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.decoding.superposed import Model
 from spd_lsp.ngrams.interpolation import Domains, adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
@@ -29,8 +29,6 @@ from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 _SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
-_ENOUGH = 3  # drafts left of those that someone types along with; with fewer, the model is asked for others
-_MAX_WAIT = 0.2  # seconds for others while some are left; the next key comes about then
 
 _ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
 Result = TypeVar("Result")
@@ -56,10 +54,6 @@ class CompletionModel(Model, Protocol):
         """Whether it can go on from any draft that it has read."""
 
     @property
-    def tells_drafts_apart(self) -> bool:
-        """Whether each draft of a mixture has a distribution of its own."""
-
-    @property
     def positions_read(self) -> int:
         """Of all prompts so far; what was cached is not read."""
 
@@ -68,58 +62,6 @@ class CompletionModel(Model, Protocol):
 
     def run_request(self, request: Callable[[Model], Result]) -> Result:
         """The result of a request, run again elsewhere if a GPU's memory runs out."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionResult:
-    """Completions, best first, and what they cost."""
-
-    completions: list[Completion]
-    limit: int = 3  # of completions
-    passes: int = 0  # forward passes, the prompt's included
-    tokens: int = 0  # of the longest draft
-    prompt_tokens: int = 0
-    read_tokens: int = 0  # of the prompt; others were cached
-    seconds: float = 0.0
-    ngrams: tuple[str, ...] = ()  # domains that were used
-    fill_format: str = ""  # with which the model read what stands right of the cursor
-    reason: str = ""  # why there are no completions
-    withheld: int = 0  # drafts hidden because they hold a secret
-    problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
-    index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
-    keeps_first: bool = True  # whether the draft that stood first before the last key is left
-    asks_again: bool = False  # whether more was typed, and the model is to be asked what else may follow
-
-    def after(self, typed: str) -> CompletionResult:
-        """What its drafts say beyond text typed since, names aside.
-
-        The model is asked again once the best one is typed otherwise, or fewer than three are left: that saves 3
-        points more keystrokes (1.2 to 5.2) than once none is left, at 29 % more requests.
-        """
-        drafts = [one for one in self.completions if not one.is_name]
-        left = [
-            replace(one, text=one.text[len(typed) :])
-            for one in drafts
-            if one.text.startswith(typed) and one.text[len(typed) :].strip()
-        ]
-        shown = [typed + one.text for one in left[:1]]
-        stood = [one.text for one in drafts if one.text.startswith(typed[:-1])]  # before the last key
-        has_best, is_enough = shown == [one.text for one in drafts[:1]], len(left) >= min(self.limit, _ENOUGH)
-        asks_again = not (has_best and is_enough) and self.seconds <= _MAX_WAIT
-        keeps_first = bool(shown) and shown == stood[:1]
-        return replace(self, completions=left, passes=0, keeps_first=keeps_first, asks_again=asks_again)
-
-    def with_left(self, left: CompletionResult | None) -> CompletionResult:
-        """These completions behind the draft that stood first and is left of earlier ones; others come last.
-
-        So the draft that someone types along with stays first, also where an editor did not ask at every key, and
-        shows a later draft once the first was typed otherwise. Without it, no completions are an answer.
-        """
-        if left is None or not (left.keeps_first or self.completions):
-            return self
-        newest = {one.text: one for one in (*left.completions, *self.completions)}
-        texts = [one.text for one in (*left.completions[: left.keeps_first], *self.completions, *left.completions)]
-        return replace(self, completions=[newest[text] for text in dict.fromkeys(texts)][: self.limit], reason="")
 
 
 class Completer:
@@ -155,7 +97,7 @@ class Completer:
         self.settings = settings_for(
             tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
         )
-        self._decode = choose_decoder(self.settings)
+        self._decode = decoder_for(self.model, self.settings)
         self.model.limit_threads(settings.threads)
 
     def complete(
@@ -201,7 +143,7 @@ class Completer:
 
         texts = DraftText(self.tokens, prompt, context)
         places = texts.places(mixture, self.settings.max_tokens)
-        so_far = DraftsSoFar(texts, places)
+        so_far = DraftsSoFar(texts, places, in_turn=self.settings.decoder == "best-first")
 
         def check_step() -> None:
             check()
@@ -212,10 +154,8 @@ class Completer:
         read_before = self.model.positions_read
         drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
 
-        told_apart = self.model.tells_drafts_apart
-        calibration = calibration_for(with_ngrams=mixture is not None, tells_drafts_apart=told_apart)
         names = partial(self._matching_names, document, cursor)
-        inputs = OfferInputs(document, cursor, texts, places, names, calibration)
+        inputs = OfferInputs(document, cursor, texts, places, names, WITH_NGRAMS if mixture else MODEL_ALONE)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
 
         self.offer = self.last_offer = document, cursor, [completion.text for completion in offer.completions]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.languages import LANGUAGES, Language
-from spd_lsp.completion.parsing import request_begins_body, request_literal, request_outline
-from spd_lsp.completion.syntax_outline import OutlinePart, Role, line_parts
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language
+from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
+from spd_lsp.completion.syntax.parsing import request_begins_body, request_literal, request_outline
 
 CompletionShape = Literal["line", "block"]
 TokenCounter = Callable[[str], int]

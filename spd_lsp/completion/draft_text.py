@@ -114,26 +114,35 @@ class DraftText:
 
 
 class DraftsSoFar:
-    """What a decoder examined since its last pass, and the finished drafts; ids become texts only if asked for."""
+    """The drafts that may go on, and the finished ones; ids become texts only if asked for."""
 
-    def __init__(self, texts: DraftText, places: Sequence[Place]) -> None:
-        """`places`: in the user's code, whose texts may be offered as well."""
+    def __init__(self, texts: DraftText, places: Sequence[Place], *, in_turn: bool) -> None:
+        """`places`: in the user's code, whose texts may be offered as well.
+
+        in_turn: whether a pass lets one draft go on, as in best-first search, and the others stay; else all do.
+        """
         self._texts = texts
         self._places = places
-        self._live: list[Sequence[int]] = []
+        self._in_turn = in_turn
+        self._live: dict[tuple[int, ...], None] = {}
         self._finished: list[Sequence[int]] = []
         self._is_new_step = True
 
     def begin_step(self) -> None:
-        """Note that a pass begins: what is examined after it replaces what was examined before."""
+        """Note that a pass begins: what is examined after it replaces what it goes on from."""
         self._is_new_step = True
 
     def is_finished(self, ids: Sequence[int]) -> bool:
         """Whether a draft is finished; the decoder asks this of each that it examines."""
-        if self._is_new_step:
-            self._is_new_step, self._live = False, []
+        if self._is_new_step and not self._in_turn:
+            self._live.clear()
+        self._is_new_step = False
+        self._live.pop(tuple(ids[:-1]), None)
         finished = self._texts.is_finished(ids)
-        (self._finished if finished else self._live).append(ids)
+        if finished:
+            self._finished.append(ids)
+        else:
+            self._live[tuple(ids)] = None
         return finished
 
     def fit(self, typed: str) -> bool:
@@ -141,6 +150,8 @@ class DraftsSoFar:
         if not self._live and not self._finished:
             return True
         live = [self._texts.text(ids) for ids in self._live]
+        if self._in_turn:  # those that still spell what was typed before wait to the end, being unlikely
+            live = [text for text in live if text] or live
         ended = [self._texts.visible(ids) for ids in self._finished]
         copied = [text for _, text in self._texts.continuations(self._places)]
         begun = any(typed.startswith(text) for text in live)

@@ -13,19 +13,12 @@ from itertools import islice
 
 from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Place
-from spd_lsp.completion.calibration import (
-    Calibration,
-    Match,
-    are_probabilities,
-    calibrate,
-    calibrate_drafts,
-    probabilities_behind,
-)
+from spd_lsp.completion.calibration import Match, Weights, are_probabilities, at_most_one_right, calibrate
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
-from spd_lsp.completion.languages import LANGUAGES
 from spd_lsp.completion.overlap import splits_word
-from spd_lsp.completion.parsing import request_could_follow
+from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult, Draft
 from spd_lsp.ngrams.open_documents import OpenDocument, likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
@@ -39,23 +32,25 @@ _MAX_NAMES = 16  # no more are ever offered
 _LINE_WORTH, _PASSED_LINE_WORTH, _WORD_WORTH = 100, 20, 30
 _MAX_COPIES = 6
 _MAX_COMPARED = 64  # places whose texts may become copies
-# Behind drafts a copy is right less often than its match alone says: .29 times as often for 185 in five packages,
-# .25 for 146 in five others.
-_LATER_COPY = 0.3
-# The last place is a copy's that is this much as likely as the draft there: as before drafts had a say in that.
-_LAST_PLACE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text to insert at the cursor; `probability` is its ranking score, or calibrated."""
+    """A text to insert at the cursor."""
 
     text: str
-    probability: float
+    probability: float  # of being all that will be written there; of names and beginnings, of being right so far
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
+    score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
+    is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
+
+    @property
+    def shown_probability(self) -> float | None:
+        """What a person is told of it; None of names and beginnings, behind which more is to be written."""
+        return self.probability if self.is_rated else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class OfferInputs:
     texts: DraftText
     places: Sequence[Place]  # in the user's code, where what stands before the cursor stands too
     names: Callable[[], Mapping[str, float]]  # that the word at the cursor begins, and the probability of each
-    calibration: Calibration
+    weights: Weights
 
     @property
     def context(self) -> Context:
@@ -81,6 +76,7 @@ class Offer:
 
     completions: list[Completion]
     withheld: int = 0  # drafts and copies that hold a secret
+    candidates: Sequence[Completion] = ()  # drafts and copies that it was chosen from
 
     @property
     def reason(self) -> str:
@@ -88,6 +84,27 @@ class Offer:
         if self.completions:
             return ""
         return SECRET_REASON if self.withheld else "nothing is likely enough here"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionResult:
+    """Completions, best first, and what they cost."""
+
+    completions: list[Completion]
+    limit: int = 3  # of completions
+    passes: int = 0  # forward passes, the prompt's included
+    tokens: int = 0  # of the longest draft
+    prompt_tokens: int = 0
+    read_tokens: int = 0  # of the prompt; others were cached
+    seconds: float = 0.0
+    ngrams: tuple[str, ...] = ()  # domains that were used
+    fill_format: str = ""  # with which the model read what stands right of the cursor
+    reason: str = ""  # why there are no completions
+    withheld: int = 0  # drafts hidden because they hold a secret
+    problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
+    index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
+    keeps_first: bool = True  # whether the draft that stood first before the last key is left
+    needs_refresh: bool = False  # whether more was typed, and the model is to be asked what else may follow
 
 
 def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, *, explicit: bool) -> Offer:
@@ -100,15 +117,18 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
         return Offer([])
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
-    found = texts.continuations(inputs.places)
-    ranked = with_copies(usable, found, context, most, inputs.calibration)
+    calibrates = are_probabilities(settings)
+    ranked = rank_candidates(usable, texts.continuations(inputs.places), inputs) if calibrates else usable
     safe = _without_secrets(ranked, context)
-    known = calibrated(_parseable(safe, inputs, most), settings, inputs.calibration)
-    floor = 0.0 if explicit or not are_probabilities(settings) else settings.min_probability
-    begins = are_probabilities(settings) and known and known[0].probability >= floor
-    begun = beginnings(drafts.begun, known, texts, inputs.calibration) if begins else {}
+    known = _parseable(safe, inputs, most)
+    if calibrates:
+        probabilities = at_most_one_right([one.probability for one in known])
+        known = [replace(one, probability=p) for one, p in zip(known, probabilities, strict=True)]
+    floor = 0.0 if explicit or not calibrates else settings.min_probability
+    begins = calibrates and known and known[0].probability >= floor
+    begun = beginnings(drafts.begun, known, texts, inputs.weights) if begins else {}
     chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
-    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe))
+    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe), safe)
 
 
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
@@ -196,47 +216,27 @@ def _says_a_word_again(text: str, left: str) -> bool:
     return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
 
 
-def with_copies(
-    drafts: Sequence[Completion],
-    found: Sequence[tuple[Place, str]],
-    context: Context,
-    most: int,
-    by: Calibration,
+def rank_candidates(
+    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], inputs: OfferInputs
 ) -> list[Completion]:
-    """Return drafts and copies, best first: a copy of a long match on which most places agree, then drafts.
-
-    It gives way to a likelier draft unless its match is very long. Outside of words the last of `most` places is
-    that of the likeliest other copy, unless the draft there is much likelier. A draft that says the same gives way
-    to a copy, and what it says counts for that; other copies come last.
-    """
+    """Return drafts and copies, each text once, the most probable first."""
     elsewhere = _Continuations(found)
-    possible = ((text, match) for text, match in elsewhere.copies().items() if _can_be_offered(text, context))
-    written = {draft.text: draft.probability for draft in drafts}
-    copies = [
-        Completion(text, match.probability(written.get(text, 0.0)), is_copy=True, match=match)
-        for text, match in islice(possible, _MAX_COPIES)
+    possible = (text for text in elsewhere.copies() if _can_be_offered(text, inputs.context))
+    copies = {text: Completion(text, 0.0, is_copy=True) for text in islice(possible, _MAX_COPIES)}
+    candidates = [
+        _calibrated(one, elsewhere.match(one.text), inputs.weights)
+        for one in (copies | {draft.text: draft for draft in drafts}).values()
     ]
-    best_draft = calibrate(drafts[0].probability, by, first=True) if drafts else 0.0
-    first = [
-        copy
-        for copy in copies[:1]
-        if copy.match and copy.match.is_reliable and (copy.match.is_long or copy.probability > best_draft)
-    ]
-    matched = [replace(draft, match=elsewhere.match(draft.text)) for draft in drafts]
-    best = [*first, *(draft for draft in matched if draft.text not in {copy.text for copy in first})]
-    kept, later = best[: max(most - 1, 1)], best[max(most - 1, 1) :]
-    shown = {one.text for one in kept}
-    others = sorted((copy for copy in copies if copy.text not in shown), key=lambda copy: -copy.probability)
-    is_free = bool(later and others) and not re.search(r"\w$", context.left)
-    is_likely = is_free and others[0].probability > _LAST_PLACE * calibrate(later[0].probability, by, first=False)
-    by_text: dict[str, Completion] = {}
-    for completion in (*kept, *others[:is_likely], *later, *others):
-        by_text.setdefault(completion.text, completion)
-    return list(by_text.values())
+    return sorted(candidates, key=lambda one: -one.probability)
+
+
+def _calibrated(one: Completion, match: Match | None, by: Weights) -> Completion:
+    score = one.probability
+    return replace(one, match=match, score=score, probability=calibrate(score, match, by))
 
 
 def beginnings(
-    intermediate: Iterable[Draft], drafts: Sequence[Completion], texts: DraftText, by: Calibration
+    intermediate: Iterable[Draft], drafts: Sequence[Completion], texts: DraftText, by: Weights
 ) -> dict[str, float]:
     """Return what drafts begin with, up to the end of a word, and how probable each beginning is.
 
@@ -250,7 +250,7 @@ def beginnings(
         if text in possible and _can_be_offered(text, texts.context):
             first = drafts[0].probability
             begins_first = drafts[0].text.startswith(text)
-            p = calibrate(math.exp(min(draft.score, 0.0)), by, first=begins_first)
+            p = calibrate(math.exp(min(draft.score, 0.0)), None, by)
             found[text] = max(found.get(text, 0.0), max(p, first) if begins_first else min(p, 1 - first))
     return found
 
@@ -286,34 +286,39 @@ def choose_completions(
     names: Mapping[str, float],
     left: str,
     most: int,
-    said: Sequence[Completion] = (),
+    candidates: Sequence[Completion] = (),
 ) -> list[Completion]:
     """Return `most` of drafts, beginnings of drafts and names, best first; a draft or name is first.
 
     Each place goes to what adds most: the keystrokes that it saves if it is right, and what a line and a word are
-    worth. What a better one begins with is accepted already. The word at the end of `left` begins each name.
-    `said`: all drafts, if these are not all.
+    worth. What a better one begins with is accepted already. Those that are rated are in the order of that. The
+    word at the end of `left` begins each name.
+    `candidates`: all drafts, if these are not all.
     Example: `co` with drafts `mpute(x)` .4, `mpute(y)` .04, the beginning `mpute(` .8 and the name `count` .6
     -> `mpute(x)`, `unt`, `mpute(`.
     """
     if not beginnings and not names:
         return list(drafts[:most])
-    begun = re.split(r"\W", left)[-1]
-    said_words = [(_next_word(begun, one), one.probability) for one in said or drafts]
-    likely = likely_words(names, said_words) if names else {}
-    savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    word_begun = re.split(r"\W", left)[-1]
+    written_words = [(_next_word(word_begun, one), one.probability) for one in candidates or drafts]
+    likely = likely_words(names, written_words) if names else {}
+    savings = _ExpectedSavings(word_begun, likely, {one.text: one.probability for one in drafts if one.ends})
     words = islice((word for word in likely if word in names), _MAX_NAMES)
-    bare = [Completion(word[len(begun) :], likely[word], ends=False, is_name=True) for word in words]
+    bare = [
+        Completion(word[len(word_begun) :], likely[word], is_rated=False, ends=False, is_name=True)
+        for word in words
+    ]
     rest = {one.text: one for one in drafts}
     for text, p in beginnings.items():
-        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, ends=False)
+        rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, is_rated=False, ends=False)
     rest = {one.text: one for one in bare} | rest | {one.text: one for one in drafts[:1]}
     best: list[Completion] = []
     while rest and len(best) < most:
         possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
         best.append(max(possible, key=lambda one: savings.added(one, best)))
         del rest[best[-1].text]
-    return best
+    rated = iter(sorted((one for one in best if one.is_rated), key=lambda one: -one.probability))
+    return [next(rated) if one.is_rated else one for one in best]
 
 
 def keep_parseable(
@@ -325,18 +330,3 @@ def keep_parseable(
         return list(completions[:most])
     verdicts = request_could_follow(known, source, cursor, [one.text for one in completions], most)
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]
-
-
-def calibrated(completions: Sequence[Completion], settings: Settings, by: Calibration) -> list[Completion]:
-    """Return drafts and copies, best first, with calibrated probabilities where scores are probabilities."""
-    if not are_probabilities(settings):
-        return list(completions)
-    drafts = [one.probability for one in completions if not one.is_copy]
-    probabilities = calibrate_drafts(drafts, by) if drafts else []
-    if completions and completions[0].is_copy:
-        probabilities = probabilities_behind(completions[0].probability, probabilities)
-    others = iter(probabilities)
-    return [
-        replace(one, probability=one.probability * (_LATER_COPY if place else 1) if one.is_copy else next(others))
-        for place, one in enumerate(completions)
-    ]

@@ -25,6 +25,7 @@ from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
 from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
+from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusing_slow_expressions
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
@@ -71,13 +72,13 @@ class ModelTokenizer:
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         stored = read_vocabulary(folder)
+        self.vocab_size = len(stored.pieces) if stored else count_ids(self.tokenizer, folder / "tokenizer.json")
         self.fingerprint = stored.fingerprint if stored else fingerprint(self.tokenizer)
         self.specials = _separate_marks(self.tokenizer)
         if stored:
-            self.vocab_size, self.pieces = len(stored.pieces), stored.pieces
+            self.pieces = stored.pieces
             self.spellings = self._spellings(stored.order)
         else:
-            self.vocab_size = 1 + max(self.tokenizer.get_vocab().values())  # some vocabularies have holes
             write_vocabulary(folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.spellings.order))
         config = read_config(folder)
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
@@ -111,11 +112,14 @@ class ModelTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        with refusing_slow_expressions():
+            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Return the ids of many texts, encoded on all cores."""
-        for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
+        with refusing_slow_expressions():
+            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        for encoding in encodings:
             yield list(encoding.ids)
 
     def count(self, text: str) -> int:
@@ -263,7 +267,8 @@ class ModelTokenizer:
 
 def size(tokenizer: Tokenizer, text: str) -> int:
     """Return the number of tokens of a text."""
-    return len(tokenizer.encode(text, add_special_tokens=False).ids)
+    with refusing_slow_expressions():
+        return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _head(text: str, limit: int) -> str:

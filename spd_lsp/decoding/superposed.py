@@ -10,8 +10,7 @@ Sections of the paper are cited where they are computed. In its notation, for dr
     p_theta  softmax(f(x~) / tau), its top r tokens   shared by all drafts     (section 3.1)
     p_f      p_theta^(1-alpha) p_ngram^alpha          of each draft            (section 3.2, `candidates.py`)
 
-By default p_f is not the paper's, but a linear mixture (`_mix_candidates`), and the drafts of a model with a draft
-adapter have a p_theta each after the same pass.
+By default p_f is not the paper's, but a linear mixture (`_mix_candidates`).
 
 Knows ids and probabilities only: no text, no tokenizer, no tensor library but NumPy.
 
@@ -80,20 +79,6 @@ class Model(Protocol):
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
-
-
-class AdaptedModel(Model, Protocol):
-    """A model with a draft adapter, which tells the drafts of a mixture apart."""
-
-    tells_drafts_apart: bool
-
-    def step_drafts(
-        self, ids: Sequence[int], before: Sequence[int], weights: Floats, parents: Sequence[int]
-    ) -> Floats:
-        """As `step`, but return the logits after each of the drafts, which end in `before` and `ids`. -> [K, V]
-
-        Draft i continues draft parents[i] of the call before; after a prefill all drafts continue draft 0.
-        """
 
 
 class SelectingModel(Model, Protocol):
@@ -168,18 +153,16 @@ def superpose(
     live, ended = select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     begun: list[Draft] = []
-    passes, read = 1, [Draft((), 0.0)]
+    passes = 1
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
             logits = model.prefill([*request.prompt, *live[0].ids], check)
             options = expand(logits, live, request, settings)
-        elif settings.interpolation == "linear" and getattr(model, "tells_drafts_apart", False):
-            options = _tell_apart(cast(AdaptedModel, model), live, read, request, settings)
         else:
             options = _superposed_step(model, live, request, settings)
-        passes, read = passes + 1, live
+        passes += 1
         begun += live
         live, ended = select_drafts(options, request, settings, width)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
@@ -216,23 +199,6 @@ def _superposed_step(
     top_k = selecting.step_top_k(last_ids, gamma, settings.candidates, extra_ids, settings.temperature)
     ids, log_p_f = score_selected(top_k, extra_ids, histories, request.interpolation, settings)  # [C], [K, C]
     return best_expansions(live, ids, log_p_f)
-
-
-def _tell_apart(
-    model: AdaptedModel,
-    live: Sequence[Draft],
-    read: Sequence[Draft],
-    request: DecodingRequest,
-    settings: Settings,
-) -> Iterator[Draft]:
-    """As `_superposed_step`, but each draft, one of those read last and a token more, has its own distribution."""
-    last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
-    before = [(request.prompt[-1], *draft.ids)[-2] for draft in live]
-    rows = {draft.ids: row for row, draft in enumerate(read)}
-    parents = [rows[draft.ids[:-1]] for draft in live]
-    logits = model.step_drafts(last_ids, before, gamma, parents)  # [K, V]
-    options = [expand(each, [draft], request, settings) for each, draft in zip(logits, live, strict=True)]
-    return heapq.merge(*options, key=lambda draft: -draft.score)
 
 
 def superposition_weights(live: Sequence[Draft]) -> Floats:

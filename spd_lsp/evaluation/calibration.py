@@ -1,13 +1,14 @@
-"""Fit the weights of `spd_lsp.completion.calibration`: how often drafts of some probability are an exact match.
+"""Fit the weights of `spd_lsp.completion.calibration`: how often candidates with some evidence are an exact match.
 
-Beta calibration by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
+A logistic model by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
 weights fitted to the others.
 
-Dimensions: N drafts. Five weights: c and a of first drafts, c and a of later ones, b of both.
+Dimensions: N candidates, 6 weights.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.calibration import MIN_PROBABILITY
+from spd_lsp.completion.calibration import MIN_PROBABILITY, UNWRITTEN, Match
 from spd_lsp.evaluation.quality.store import Record
 
 _BINS = 10  # of the calibration error
@@ -25,49 +26,53 @@ _STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class ShownDrafts:
-    """Drafts that were shown."""
+class Candidates:
+    """Drafts and copies that completions were chosen from."""
 
-    p: F64  # what each was ranked by [N]
-    first: F64  # 1 for the first draft of its example [N]
+    factors: F64  # of the weights [N, 6]
+    scores: F64  # as the decoder gave them, 0 of copies [N]
     right: F64  # 1 for an exact match [N]
     package: npt.NDArray[np.str_]  # [N]
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> ShownDrafts:
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Candidates:
         """Some of them."""
-        return ShownDrafts(self.p[chosen], self.first[chosen], self.right[chosen], self.package[chosen])
+        return Candidates(self.factors[chosen], self.scores[chosen], self.right[chosen], self.package[chosen])
 
 
-def shown_drafts(records: Sequence[Record], label: str) -> ShownDrafts:
-    """All drafts of an arm; raise UserError for fewer than two packages."""
+def read_candidates(records: Sequence[Record], label: str) -> Candidates:
+    """All candidates of an arm; raise UserError for fewer than two packages."""
     rows = [
-        (p, rank == 0, draft == record["example"]["target"], record["example"]["package"])
+        (_factors(score, match), score, text == record["example"]["target"], record["example"]["package"])
         for record in records
-        if (result := record.get("arms", {}).get(label))
-        for rank, (draft, p) in enumerate(zip(result["drafts"], result["probabilities"], strict=True))
+        for text, score, match in record.get("arms", {}).get(label, {}).get("candidates", ())
     ]
     if len({package for *_, package in rows}) < 2:
-        raise UserError(f"calibration needs drafts of {label} in two packages or more; run eval quality with them")
-    p, first, right, package = zip(*rows, strict=True)
-    return ShownDrafts(np.array(p), np.array(first, float), np.array(right, float), np.array(package))
+        raise UserError(
+            f"calibration needs candidates of {label} in two packages or more; run eval quality with such an arm"
+        )
+    factors, scores, right, package = zip(*rows, strict=True)
+    return Candidates(np.array(factors), np.array(scores), np.array(right, float), np.array(package))
 
 
-def _features(drafts: ShownDrafts) -> F64:
-    """The factors of the weights. [N, 5]"""
-    p, first = np.clip(drafts.p, MIN_PROBABILITY, 1 - MIN_PROBABILITY), drafts.first
-    return np.stack([first, first * np.log(p), 1 - first, (1 - first) * np.log(p), -np.log1p(-p)], axis=1)
+def _factors(score: float, match: Sequence[int] | None) -> list[float]:
+    """What each weight is multiplied by, as in `calibrate`. [6]"""
+    p = min(max(score, UNWRITTEN if match else MIN_PROBABILITY), 1 - MIN_PROBABILITY)
+    of_match = (
+        [1.0, math.log(match[0]), Match(match[0], match[1], match[2], files=1).agreement] if match else [0.0] * 3
+    )
+    return [1.0, math.log(p), -math.log(1 - p), *of_match]
 
 
-def fit_logistic_weights(drafts: ShownDrafts) -> F64:
-    """Maximise the likelihood by Newton's method. -> [5]"""
-    x, weights = _features(drafts), np.array([0, 1, 0, 1, 1.0])
+def fit_logistic_weights(candidates: Candidates) -> F64:
+    """Maximise the likelihood by Newton's method. -> [6]"""
+    x, weights = candidates.factors, np.array([0, 1, 1, 0, 0, 0.0])
     for _ in range(_STEPS):
         q = _logistic(x @ weights)
-        gradient = x.T @ (q - drafts.right) + _PENALTY * weights
-        hessian = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(5)
+        gradient = x.T @ (q - candidates.right) + _PENALTY * weights
+        hessian = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(len(weights))
         step = np.linalg.solve(hessian, gradient)
         while (
-            _objective(x, drafts.right, weights - step) > _objective(x, drafts.right, weights)
+            _objective(x, candidates.right, weights - step) > _objective(x, candidates.right, weights)
             and np.abs(step).max() > 1e-9
         ):
             step /= 2
@@ -85,17 +90,17 @@ def _logistic(z: F64) -> F64:
     return np.asarray(np.exp(-np.logaddexp(0, -z)))
 
 
-def predict(drafts: ShownDrafts, weights: F64) -> F64:
-    """The calibrated probability of each draft. [N]"""
-    return _logistic(_features(drafts) @ weights)
+def predict(candidates: Candidates, weights: F64) -> F64:
+    """The calibrated probability of each. [N]"""
+    return _logistic(candidates.factors @ weights)
 
 
-def cross_validated(drafts: ShownDrafts) -> F64:
-    """The calibrated probability of each draft by weights from the other packages. [N]"""
-    predicted = np.empty(len(drafts.p))
-    for package in np.unique(drafts.package):
-        own = drafts.package == package
-        predicted[own] = predict(drafts.where(own), fit_logistic_weights(drafts.where(~own)))
+def cross_validated(candidates: Candidates) -> F64:
+    """The calibrated probability of each by weights from the other packages. [N]"""
+    predicted = np.empty(len(candidates.scores))
+    for package in np.unique(candidates.package):
+        own = candidates.package == package
+        predicted[own] = predict(candidates.where(own), fit_logistic_weights(candidates.where(~own)))
     return predicted
 
 
@@ -106,19 +111,18 @@ def calibration_error(predicted: F64, right: F64) -> float:
 
 
 def log_loss(predicted: F64, right: F64) -> float:
-    """The mean over drafts, in nats."""
+    """The mean over candidates, in nats."""
     predicted = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return float(-np.where(right > 0, np.log(predicted), np.log1p(-predicted)).mean())
 
 
-def describe_fit(label: str, drafts: ShownDrafts) -> str:
+def describe_fit(label: str, candidates: Candidates) -> str:
     """An arm's weights as `completion.calibration` writes them, and what they gain."""
-    c, a, later_c, later_a, b = fit_logistic_weights(drafts)
-    held_out, right = cross_validated(drafts), drafts.right
-    errors = [100 * calibration_error(p, right) for p in (drafts.p, held_out)]
-    losses = [log_loss(p, right) for p in (drafts.p, held_out)]
+    weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic_weights(candidates))
+    held_out, right = cross_validated(candidates), candidates.right
+    errors = [100 * calibration_error(p, right) for p in (candidates.scores, held_out)]
+    losses = [log_loss(p, right) for p in (candidates.scores, held_out)]
     return (
-        f"{label}, {len(drafts.p):,} drafts: "
-        f"(({c:.2f}, {a:.2f}, {b:.2f}), ({later_c:.2f}, {later_a:.2f}, {b:.2f})); "
+        f"{label}, {len(right):,} candidates: Weights({weights}); "
         f"calibration error {errors[0]:.1f} to {errors[1]:.1f} points, log loss {losses[0]:.3f} to {losses[1]:.3f}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from spd_lsp.decoding.decoders import DecodingFunction, choose_decoder
+from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.evaluation.beam_search import Check, beam, branches
 from spd_lsp.evaluation.sampling import nucleus
@@ -20,7 +20,8 @@ def _product_decoder(
     name: str, model: Model, start: DecodingRequest, settings: Settings, check: Check
 ) -> DecodingResult:
     """The decoder that a user gets by this value of the setting."""
-    return choose_decoder(replace(settings, decoder=name))(model, start, settings, check)
+    chosen = replace(settings, decoder=name)
+    return decoder_for(model, chosen)(model, start, chosen, check)
 
 
 def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:

@@ -85,7 +85,7 @@ def _menu_item(completion: Completion, line: CursorLine, client: ItemCapabilitie
         label=label,
         label_details=types.CompletionItemLabelDetails(description="spd"),
         kind=types.CompletionItemKind.Text,
-        detail=f"spd {completion.probability:.0%}",
+        detail="spd" if completion.shown_probability is None else f"spd {completion.shown_probability:.0%}",
         documentation=None if label == whole.strip() else _preview(whole, line.language, client),
         filter_text=_first_word(whole),
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,

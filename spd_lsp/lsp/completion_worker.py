@@ -16,15 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, after_accepting
 from spd_lsp.lsp.protocol import safe_traceback, user_message
-from spd_lsp.lsp.request import CompletionRequest, RecentResults, after_accepting
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import LOADING
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import Completer, CompletionResult
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.offer import CompletionResult
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]

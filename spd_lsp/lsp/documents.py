@@ -2,8 +2,8 @@
 
 In: document items, edits and positions in the client's units (UTF-8, UTF-16 or UTF-32 code units). Out: text,
 and offsets into it in code points; a notebook's cells are one text. pygls splits lines where Python does, so a
-form feed shifts every later edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Knows nothing of
-completions.
+form feed shifts every later edit; here a line ends at "\\n", "\\r\\n" or "\\r" and nowhere else. Of completions it
+knows what is asked for at an offset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,6 +27,8 @@ from pygls.uris import to_fs_path
 from pygls.workspace import TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
+from spd_lsp.completion.typed_along import CompletionRequest
+from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -120,6 +124,10 @@ class LspDocument(TextDocument):
         """Whether files of this name usually hold keys or passwords."""
         return may_hold_secrets(self.uri)
 
+    def is_indexable(self, disabled_languages: Collection[str]) -> bool:
+        """Whether its n-grams may be counted."""
+        return not self.may_hold_secrets and self.language_id not in disabled_languages
+
     @property
     def is_open(self) -> bool:
         """Whether the client has opened it, which gives it a version."""
@@ -162,6 +170,23 @@ class LspDocument(TextDocument):
         """The text from the start of the line up to an offset."""
         return self._text[self.starts[bisect.bisect_right(self.starts, offset) - 1] : offset]
 
+    def cursor_line(self, cursor: int) -> CursorLine:
+        """What completion items need to know about the cursor's line."""
+        before = self.line_before(cursor)
+        word = unfinished_word(before)
+        start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
+        return CursorLine(types.Range(start, end), word, before, self.language_id or "")
+
+    def with_selected(
+        self, request: CompletionRequest, cursor: int, selected: types.SelectedCompletionInfo
+    ) -> CompletionRequest:
+        """The request as if the menu's selected item had been accepted, which ghost text continues."""
+        start_of_document = request.cursor - cursor
+        start = start_of_document + self.offset_at_position(selected.range.start)
+        end = max(start, start_of_document + self.offset_at_position(selected.range.end))
+        source = request.source[:start] + selected.text + request.source[end:]
+        return replace(request, source=source, cursor=start + len(selected.text))
+
     def is_requested_by_typing(self, offset: int) -> bool:
         """Whether a menu request comes from typing, which not all editors tell: the first soon after an edit does.
 
@@ -197,6 +222,14 @@ class LspDocument(TextDocument):
         else:
             typed = len(change.text) - (change.text in _CLOSED_PAIRS)
             self.shrank, self.edited_at = only_deletes, min(start + typed, len(text))
+
+
+def unfinished_word(before: str) -> str:
+    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
+    start = len(before)
+    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
+        start -= 1
+    return before[start:]
 
 
 class LspWorkspace(Workspace):
@@ -240,6 +273,36 @@ class LspWorkspace(Workspace):
         whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, self._joined(cells))
         return whole, sum(len(cell.source) + 1 for cell in before)
 
+    def request_at(
+        self, document: LspDocument, cursor: int, disabled_languages: Collection[str], *, explicit: bool = False
+    ) -> CompletionRequest:
+        """A request at an offset in a document, which may be a part of a longer text.
+
+        Lone surrogates, which no tokenizer can encode, become question marks.
+        """
+        whole, start = self.whole_text(document)
+        source = whole.text
+        if not source.isascii():
+            source = source.encode("utf-8", "replace").decode()
+        own = {part.revision for part in self.parts(document)}
+        others = (other for other in self.documents if other.revision not in own)
+        revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
+        return CompletionRequest(
+            source, start + cursor, whole.language, whole.path, whole.name, explicit, revisions
+        )
+
+    def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
+        """The open texts whose n-grams may be counted, as they are now."""
+        seen: set[tuple[str, str | None]] = set()
+        for document in self.documents:
+            if not document.is_indexable(disabled_languages):
+                continue
+            if notebook := self.get_notebook_document(cell_uri=document.uri):
+                if (part := (notebook.uri, document.language_id)) in seen:
+                    continue
+                seen.add(part)
+            yield self.whole_text(document)[0]
+
     def _joined(self, cells: Sequence[LspDocument]) -> str:
         """The text of a notebook's cells, the same object until one of them changes."""
         name, revisions = cells[0].uri, [cell.revision for cell in cells]
@@ -265,7 +328,9 @@ class LspWorkspace(Workspace):
         """The document that a message of ours names as `textDocument`, None if it names none."""
         named = params.get("textDocument") if isinstance(params, dict) else None
         uri = named.get("uri") if isinstance(named, dict) else None
-        return self.get_text_document(uri) if isinstance(uri, str) else None
+        with suppress(ValueError):  # no URI
+            return self.get_text_document(uri) if isinstance(uri, str) else None
+        return None
 
     def edited_documents(self, params: Change) -> list[LspDocument]:
         """The document or the cells whose text was changed by a notification."""
@@ -278,9 +343,11 @@ class LspWorkspace(Workspace):
         """The document and the offset that a message of ours names, as a completion request does."""
         document, named = self.find_document(params), params.get("position") if isinstance(params, dict) else None
         position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
-        if document is None or not all(isinstance(number, int) and number >= 0 for number in position or [None]):
+        if document is None or not all(isinstance(number, int) for number in position or [None]):
             return None
-        return document, document.offset_at_position(types.Position(*position))
+        with suppress(ValueError):  # a number that is none of the protocol's
+            return document, document.offset_at_position(types.Position(*position))
+        return None
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
         """Add a document that the client opened."""

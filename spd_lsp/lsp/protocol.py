@@ -12,7 +12,7 @@ import sys
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -196,7 +196,8 @@ class SpdProtocol(LanguageServerProtocol):
         def finish(future: Any) -> None:
             if not future.cancelled():  # `shutdown` cancels what is left while it goes through them
                 self._request_futures.pop(msg_id, None)
-            callback(future)
+            with suppress(asyncio.CancelledError):  # pygls goes on after `initialized` if it was cancelled, too
+                callback(future)
 
         super()._execute_handler(msg_id, handler, finish, args, kwargs)
 

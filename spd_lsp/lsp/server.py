@@ -18,6 +18,7 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from spd_lsp import __version__
+from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous, typed_since
 from spd_lsp.lsp.client_requests import pull_configuration, register_capabilities
 from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
 from spd_lsp.lsp.completion_worker import CompletionWorker, IdleWorker, Prefetcher
@@ -25,15 +26,6 @@ from spd_lsp.lsp.documents import Change, LspDocument, LspWorkspace, file_path
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
-from spd_lsp.lsp.request import (
-    CompletionRequest,
-    RecentResults,
-    cursor_line,
-    indexable,
-    request_at,
-    typed_since,
-    with_selected,
-)
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import COMPUTING, LOADING, MAY_HOLD_SECRETS, OFF, READY, Status, document_status
 from spd_lsp.lsp.transport.editor_process import local_process
@@ -41,8 +33,7 @@ from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import CompletionResult
-    from spd_lsp.completion.offer import Completion
+    from spd_lsp.completion.offer import Completion, CompletionResult
     from spd_lsp.lsp.completion_worker import Load
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
@@ -91,7 +82,7 @@ class SpdServer(LanguageServer):
             return []
         self.index_changes()
         known = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        if known and (document.shrank or not known.asks_again):
+        if known and (document.shrank or not known.needs_refresh):
             return self.note(request, known)
         if document.shrank and not request.explicit:
             self.status.reason = "text was deleted"
@@ -114,7 +105,7 @@ class SpdServer(LanguageServer):
         """Return what a running computation of an earlier request leaves for this one, or else its own result."""
         await self.requests.finish_earlier(request.uri, request)
         left = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        if left and not left.asks_again:
+        if left and not left.needs_refresh:
             return left
         return await self.requests.run(request.uri, request, partial(self.worker.complete, request))
 
@@ -127,7 +118,7 @@ class SpdServer(LanguageServer):
     def keep(self, request: CompletionRequest, result: CompletionResult | None) -> CompletionResult | None:
         """Keep a result, with what is left of earlier ones, whoever still waits for it."""
         left = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        return result and self.recent.add(request, result.with_left(left))
+        return result and self.recent.add(request, merge_previous(result, left))
 
     def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""
@@ -141,7 +132,7 @@ class SpdServer(LanguageServer):
 
     def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
         """A request at an offset in a document."""
-        return request_at(self.workspace, document, cursor, self.settings.disabled_languages, explicit=explicit)
+        return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string. An explicit one waits for the model."""
@@ -165,7 +156,7 @@ class SpdServer(LanguageServer):
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
         if self.settings.enabled:
-            self.worker.changes.update(indexable(self.workspace, self.settings.disabled_languages))
+            self.worker.changes.update(self.workspace.indexable(self.settings.disabled_languages))
             self.idle_worker.wake()
 
     def index_folders(self) -> None:
@@ -291,7 +282,7 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
     if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
         return types.CompletionList(is_incomplete=False, items=[])
-    line = cursor_line(document, cursor)
+    line = document.cursor_line(cursor)
     drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
     return None if drafts is None else types.CompletionList(follows_typing, menu_items(drafts, line, ls.client))
 
@@ -306,7 +297,7 @@ async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> typ
     position = document.client_position_at_offset(cursor)
     span, typed = types.Range(position, position), ""
     if selected := params.context.selected_completion_info:
-        request = with_selected(request, document, cursor, selected)
+        request = document.with_selected(request, cursor, selected)
         span, typed = selected.range, selected.text
     drafts = await ls.complete(document, request)
     return None if drafts is None else types.InlineCompletionList(inline_items(drafts, span, typed))

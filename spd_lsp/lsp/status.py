@@ -9,7 +9,7 @@ from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.completer import CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
 
 LOADING = "the model is loading"
 READY = "the model is ready"

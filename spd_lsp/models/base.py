@@ -97,7 +97,6 @@ class ForwardInput:
     mixtures: Sequence[WeightedTokens] = ()  # N
     ids: Sequence[Sequence[int]] = ()  # [N, T]
     last_only: bool = False  # of the ids, compute the logits after the last one only
-    before: Sequence[int] = ()  # [K]: of one mixture of K drafts, the token before each of its ids; logits of each
     top_k: TopKRequest | None = None  # of the mixtures, return these logits only, as `unpack_top_k` reads them
 
 
@@ -107,14 +106,14 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
-    tells_drafts_apart = False  # whether `step_drafts` can be called: whether the model has a draft adapter
+    predicts = True  # whether it says anything at all: see `no_model.py`
     second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
     oom_fallback: OomFallback | None = None
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
-        self.draft_cache: Any = None  # the cache of the last `step_rows` or `step_drafts`
+        self.draft_cache: Any = None  # the cache of the last `step_rows`
         self.drafts_read: dict[tuple[int, ...], Any] = {}  # by `read_draft`: caches that hold each, and maybe more
         self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
         self.before_chunk: Callable[[], None] = lambda: None  # called before some of a prompt is read
@@ -131,8 +130,7 @@ class Engine(ABC):
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read the inputs of several requests, in one pass if the engine can.
 
-        The logits for each: [N, V] after mixtures, [K, V] after a mixture whose drafts are told apart, [N, T, V]
-        after ids, or [N, 1, V] after the last ones only.
+        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only.
         """
 
     def forward(self, mixtures: Sequence[WeightedTokens], cache: Any) -> Floats:
@@ -189,20 +187,6 @@ class Engine(ABC):
         self.on_step(time.perf_counter() - started)
         return logits
 
-    def step_drafts(
-        self, ids: Sequence[int], before: Sequence[int], weights: Floats, parents: Sequence[int]
-    ) -> Floats:
-        """As `step`, but return the logits after each of K drafts, which end in `before` and `ids`. [K, V].
-
-        Draft i continues draft `parents[i]` of the last call. Before the first call there is one, number 0: the
-        prompt.
-        """
-        started = time.perf_counter()
-        drafts = ForwardInput(self._select_drafts(parents), [(ids, weights)], before=before)
-        logits: Floats = self.forward_batch([drafts])[0]
-        self.on_step(time.perf_counter() - started)
-        return logits
-
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read the last token of a draft, whose others were read since the last prefill; the logits after it [V].
 
@@ -254,10 +238,6 @@ class Engine(ABC):
 
     def _select_rows(self, parents: Sequence[int]) -> Any:
         self.draft_cache = self._before_drafts(parents).select_rows(parents)
-        return self.draft_cache
-
-    def _select_drafts(self, parents: Sequence[int]) -> Any:
-        self.draft_cache = self._before_drafts(parents).select_drafts(parents)
         return self.draft_cache
 
     def _before_drafts(self, parents: Sequence[int]) -> Any:

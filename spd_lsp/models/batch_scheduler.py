@@ -39,7 +39,8 @@ class BatchedEngine(Engine):
         self.device = scheduler.engine.device
         self.second_row_is_free = scheduler.engine.second_row_is_free
         self.forks_are_free = scheduler.engine.forks_are_free
-        self.tells_drafts_apart = scheduler.engine.tells_drafts_apart
+        self.predicts = scheduler.engine.predicts
+        self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
         super().__init__()
 
     @property

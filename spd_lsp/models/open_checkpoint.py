@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.backend_selection import fastest_engine
 from spd_lsp.models.base import Engine, OomFallback
 from spd_lsp.models.checkpoint.limits import SMALL_MODEL, DoesNotFit, check_memory, free_memory
 from spd_lsp.models.checkpoint.model_config import check_quantization, first_line, read_config
@@ -27,8 +25,8 @@ from spd_lsp.models.checkpoint.validate import (
     check_no_nan,
     is_for_another_task,
 )
-from spd_lsp.models.quantization import open_in_8_bits
 from spd_lsp.models.threads import ThreadCountTuner
+from spd_lsp.models.torch.select import fastest_engine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 
@@ -62,13 +60,10 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engi
 def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
     """Load the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
     with _naming(folder, device):
-        load = partial(_load_network, folder, config)
-        if device.type == "cpu" and (quantized := open_in_8_bits(folder, config, load, report)):
-            return quantized
         dtype = choose_dtype(device)
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
         check_memory(folder, dtype.itemsize, free, str(device))
-        network = load(dtype).to(device)
+        network = _load_network(folder, config, dtype).to(device)
         check_no_nan(network)
         if dtype == torch.float32:  # others moved to a GPU
             _copy_mapped_weights(network)

@@ -107,7 +107,7 @@ def average_option(command: Callable[..., None]) -> Callable[..., None]:
 def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the output folder of the model."""
     kind = click.Path(file_okay=False, path_type=Path)
-    return click.option("--out", type=kind, default=STARTER_FOLDER, help="The exported folder.")(command)
+    return click.option("--out", type=kind, default=STARTER_FOLDER, help="The bundled model's folder.")(command)
 
 
 @contextmanager
@@ -274,7 +274,7 @@ def decay(work: Path, seed: int, decay: int, threads: int = 1, python_share: flo
 def export(
     work: Path, seed: int, out: Path, kind: str = "decay", average: Sequence[tuple[Path, float]] = ()
 ) -> None:
-    """Write the last checkpoint as a Hugging Face folder with its model card."""
+    """Write the last checkpoint as a GGUF file with its model card, and DIR/exported for Hugging Face."""
     with console().status("measuring and writing the model"):
         facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind, dict(average))
     for language, kinds in facts["validation"].items():
@@ -290,23 +290,6 @@ def gguf(work: Path, seed: int, file: Path, kind: str = "run") -> None:
     """Write the last checkpoint as a GGUF file in four bits, and add its losses to curve.jsonl."""
     torch.set_num_threads(1)
     console().print_json(data=recipe.make_gguf(Recipe(work=work, seed=seed), file, kind))
-
-
-@main.command()
-@common_options
-@model_folder_option
-@click.option("--steps", default=recipe.ADAPTER_STEPS, show_default=True, help="Steps of two rows.")
-@click.option("--further", is_flag=True, help="Start from the adapter that is there.")
-def adapter(work: Path, seed: int, out: Path, steps: int = recipe.ADAPTER_STEPS, further: bool = False) -> None:
-    """Train the draft adapter of the exported model, whose weights stay as they are."""
-    torch.set_num_threads(1)
-    workers.join()
-    with show_progress("adapter") as report:
-        make, stop = Recipe(work=work, seed=seed), stop_on_signal()
-        facts = recipe.make_adapter(make, out, steps, report, stop, further=further)
-    for loss in facts["adapter"]["losses"] if facts else ():
-        alone, mixed, apart = (f"{name} {loss[name]:.3f}" for name in ("alone", "mixed", "apart"))
-        console().print(f"gamma {loss['gamma']:.2f}, nats a token: {alone}, {mixed}, {apart}")
 
 
 @main.command()
@@ -402,7 +385,6 @@ def run_all(
     falling = {"decay": decay, "python_share": python_share}
     ctx.invoke(main.commands["decay"], work=work, seed=seed, threads=threads, **falling)
     ctx.invoke(export, work=work, seed=seed, out=out, average=average)
-    ctx.invoke(adapter, work=work, seed=seed, out=out)
     ctx.invoke(ngrams, work=work, seed=seed, out=out)
 
 

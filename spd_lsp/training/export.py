@@ -1,13 +1,14 @@
 """Export the starter: from a checkpoint, a tokenizer and the manifest to a Hugging Face folder.
 
-Weights are stored as float16. The model card states their sources and their losses, and nothing more.
+Weights are stored as float16. The model card states their losses and what they were made from; training.json lists
+every source with its licence and digest.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
-from spd_lsp.models.recording import record as record_decoder
 from spd_lsp.training import checkpoint
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
 from spd_lsp.training.tokenizer import END, PAD, SPECIAL, VOCABULARY
@@ -61,7 +61,6 @@ def export(config: LlamaConfig, weights: ExportedWeights, tokenizer: Path, out: 
     model.half().save_pretrained(out)  # type: ignore[no-untyped-call]
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(tokenizer / name, out / name)
-    record_decoder(out)
     return progress
 
 
@@ -156,8 +155,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         remark=facts["plan"].get("remark", ""),
         losses="\n".join(_loss_line(language, kinds) for language, kinds in facts["validation"].items()),
         storage="\n".join(_storage_line(facts, name, nats) for name, nats in facts["storage"].items()),
-        adapter=_adapter_table(facts.get("adapter")),
-        sources="\n".join(_source_line(source) for source in facts["sources"]),
+        sources="\n".join(_source_lines(facts["sources"])),
     )
     (out / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
@@ -204,27 +202,10 @@ def _storage_line(facts: Mapping[str, Any], name: str, nats: float) -> str:
     return f"| {name} | {size:.1f} | {nats:.4f} |"
 
 
-def _adapter_table(adapter: Mapping[str, Any] | None) -> str:
-    """Format the losses of the draft adapter."""
-    if adapter is None:
-        return "This model has no draft adapter."
-    kinds = ("gamma", "alone", "mixed", "apart")
-    rows = [f"| {' | '.join(f'{loss[kind]:.2f}' for kind in kinds)} |" for loss in adapter["losses"]]
-    tokens, minutes = adapter["tokens"] / 1e6, adapter["seconds"] / 60
-    learnt = f"It learnt from {tokens:.1f} million tokens in {minutes:.0f} minutes of one core."
-    return "\n".join(
-        [
-            f"{learnt} Mean nats of the next token on held-out Python, by a draft's weight gamma in the mixture:",
-            "",
-            "| mean gamma | the draft alone | shared distribution | with the adapter |",
-            "|--:|--:|--:|--:|",
-            *rows,
-        ]
-    )
-
-
-def _source_line(source: Mapping[str, Any]) -> str:
-    """Format a package as a row of the card's table."""
-    used = source["skipped"] or f"{source['files']} files, {source['bytes'] / 1e6:.1f} MB"
-    name = f"{source['language']} | {source['name']} | {source['version']} | {source['licence']}"
-    return f"| {name} | {used} | `{source['sha256']}` |"
+def _source_lines(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Format what was used of each language as rows of the card's table."""
+    used = [source for source in sources if not source["skipped"]]
+    for language in dict.fromkeys(source["language"] for source in used):
+        packages = [source for source in used if source["language"] == language]
+        files, size = (sum(package[name] for package in packages) for name in ("files", "bytes"))
+        yield f"| {language} | {len(packages)} | {files:,} | {size / 1e6:.1f} |"

@@ -1,6 +1,6 @@
 """The steps of the recipe in one work folder: each reads the results of the step before, and runs only once.
 
-corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> the exported folder -> draft_adapter/
+corpus/ -> tokenizer/ -> rows/ -> run/ -> decay/ -> exported/ -> the folder of the bundled model
 
 A run may start from an exported model of another tokenizer: run/start/ then holds it with its new embedding.
 
@@ -9,7 +9,6 @@ The learning rate of a run stays constant, so it can always be continued; export
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,10 @@ from ngram_builders.arrays import U16
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.numpy.recorded import DRAFT_ADAPTER
 from spd_lsp.training import checkpoint, workers
 from spd_lsp.training.base_model import write_base
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, gather
 from spd_lsp.training.corpus.package import Source
-from spd_lsp.training.draft_adapter import FrozenModel, measure_by_gamma, train_adapter, write_adapter
 from spd_lsp.training.export import (
     ExportedWeights,
     collect_facts,
@@ -69,8 +66,6 @@ LISTING = Path(__file__).parent / "corpus" / "corpus.txt"
 JUDGED = LISTING.with_name("judged.txt")
 _START = "run/start"  # the model that a run starts from, if any
 _LENGTH = 1_024
-ADAPTER_STEPS = 2_300
-_ADAPTER_ROWS = 24  # held-out rows of Python that an adapter is measured on
 _TOKENIZER_BYTES = 60_000_000  # of source text that the merges are learnt from
 ROWS_BYTES = 240_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
@@ -78,6 +73,8 @@ _HELD_OUT_OTHERS = 30  # of each other language
 _HELD_OUT_ROWS = 48  # of each kind, at most
 _CURVE_ROWS = {"python": 6}  # of each kind, measured while a run goes on; one of each other language
 _CURVE = "curve.jsonl"
+_EXPORTED = "exported"  # the Hugging Face folder, from which another run may start
+_NAME = "spd-lsp-starter"
 _BASE_BYTES = 16_000_000  # of source text that the vocabulary of a base model is trimmed for
 ReportStep = Callable[[Progress, float], None]
 Stop = Callable[[Progress], bool]
@@ -311,6 +308,7 @@ def make_starter(
 ) -> dict[str, Any]:
     """Export the last checkpoint of a decay or run, measure the stored weights, write the card. Return its facts.
 
+    A Hugging Face folder stays in the work folder; `out` gets one GGUF file.
     averaged: exported models, and the share of each in an average with the checkpoint.
     """
     if not (shares := sum(averaged.values())) < 1:
@@ -319,11 +317,11 @@ def make_starter(
     run = recipe.needed(f"{phase}/{checkpoint.FULL_FILE}", step).parent
     folder = recipe.needed("tokenizer/tokenizer.json", "tokenizer").parent
     out.mkdir(parents=True, exist_ok=True)
-    (out / DRAFT_ADAPTER).unlink(missing_ok=True)  # it was trained for other weights
-    weights = ExportedWeights(run, averaged)
-    progress = export(recipe.config(), weights, folder, out)
+    weights, exported = ExportedWeights(run, averaged), recipe.work / _EXPORTED
+    progress = export(recipe.config(), weights, folder, exported)
     rows, tokenizer = recipe.work / "rows", open_tokenizer(folder)
-    measures = measure_exported(out, rows / "held_out", tokenizer)
+    write_gguf(weights.load(recipe.config())[0], tokenizer, _NAME, out / f"{_NAME}.gguf")
+    measures = measure_exported(exported, rows / "held_out", tokenizer)
     storage = measure_storage(recipe.config(), weights, rows / "held_out" / "python", tokenizer)
     plan = json.loads((run / "plan.json").read_text(encoding="utf-8"))
     sources = json.loads(recipe.needed("corpus/sources.json", "corpus").read_text(encoding="utf-8"))
@@ -334,7 +332,8 @@ def make_starter(
         "averaged": {str(folder): share for folder, share in averaged.items()},
     }
     facts = collect_facts(plan, progress, measures, storage, sources, tokenizer, recipe.config())
-    write_card(out, facts)
+    for written in (exported, out):
+        write_card(written, facts)
     return facts
 
 
@@ -366,52 +365,6 @@ def _measure_curve(model: LlamaForCausalLM, held_out: Path, tokenizer: Tokenizer
         }
         for name, languages in {"python": ["python"], "others": others}.items()
     }
-
-
-def make_adapter(
-    recipe: Recipe, out: Path, steps: int, report: ReportStep, stop: Stop = never, *, further: bool = False
-) -> dict[str, Any] | None:
-    """Train the draft adapter of an exported model, write it beside the weights, and its losses on the card.
-
-    It starts from nothing, or with `further` from the adapter that is there.
-
-    Return the facts of the model; None if it was stopped before its end, and in all processes but the first.
-    """
-    learnt = np.load(recipe.needed("rows/learnt.ids.npy", "rows"), mmap_mode="r")
-    facts, model, folder = _recorded(out), load_exported(out), recipe.work / "draft_adapter"
-    past = facts.get("adapter", {}) if further else {}
-    start = out / DRAFT_ADAPTER if further else None
-    if start and not (past and start.exists()):
-        raise UserError(f"{out} has no draft adapter that could be trained further; leave out --further")
-    with workers.first_alone():
-        _record_adapter_plan(folder, steps, out, start)
-    network = train_adapter(
-        model, learnt, steps, folder, recipe.seed, report, stop, start=start, past=past.get("steps", 0)
-    )
-    progress = checkpoint.read_progress(folder)
-    if progress["step"] < steps or workers.rank() > 0:
-        return None
-    write_adapter(network, out / DRAFT_ADAPTER)
-    held_out = np.load(recipe.work / "rows" / "held_out" / "python" / "plain.ids.npy")[:_ADAPTER_ROWS]
-    losses = measure_by_gamma(FrozenModel(model, recipe.length), network, held_out, recipe.seed)
-    spent = {name: progress[name] + past.get(name, 0) for name in ("tokens", "seconds")}
-    facts["adapter"] = {"steps": steps + past.get("steps", 0), "losses": losses} | spent
-    write_card(out, facts)
-    return facts
-
-
-def _record_adapter_plan(folder: Path, steps: int, model: Path, start: Path | None) -> None:
-    """Store what an adapter is trained for; one in progress must be for the same model and as many steps."""
-    files = {"weights": model / "model.safetensors"} | ({"start": start} if start else {})
-    hashes = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
-    plan, path = {"steps": steps, **hashes}, folder / "plan.json"
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != plan:
-        raise UserError(
-            f"the adapter in {folder} was trained for other weights, from another start or for another number of "
-            "steps; remove that folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(plan), encoding="utf-8")
 
 
 def measure_by_language(recipe: Recipe, folder: Path) -> dict[str, HeldOutLoss]:

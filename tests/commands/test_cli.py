@@ -70,15 +70,35 @@ def run_without_torch(*arguments):
 
 def test_a_plain_installation_completes_with_the_starter(program):
     done = run_without_torch("complete", f"{program}:{END_OF_PROGRAM}")
-    assert (done.returncode, done.stderr) == (0, "loading starter on cpu\n")
+    assert (done.returncode, done.stderr) == (0, "loading starter in llama.cpp\n")
     assert "tle" in done.stdout
+
+
+def test_without_llama_cpp_ngrams_alone_complete_and_the_starter_says_so_in_a_sentence(program, tmp_path):
+    absent = "import sys; sys.modules.update(xllamacpp=None, torch=None); from spd_lsp.cli import main; main()"
+    # An empty cache: the vocabulary is read from the file itself.
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def run(model):
+        command = [sys.executable, "-c", absent, "complete", f"{program}:{END_OF_PROGRAM}", "--model", model]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+    done = run("none")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tle" in done.stdout
+    assert " 0 forward passes" in done.stdout
+    refused = run("starter")
+    assert refused.returncode == 1
+    [line] = refused.stderr.splitlines()
+    assert line.startswith("Error: models need llama.cpp here") and "--model none" in line
 
 
 @pytest.mark.parametrize("command", [["bench", "--shape", "tiny"], ["complete", "--model", "."]])
 def test_what_needs_torch_says_how_to_install_it(program, command):
     where = [f"{program}:1:1"] if command[0] == "complete" else []
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    for name in ("config.json", "tokenizer.json"):
         shutil.copy(STARTER / name, program.parent)
+    (program.parent / "model.safetensors").touch()
     folder = [str(program.parent) if word == "." else word for word in command]
     done = run_without_torch(*folder, *where)
     assert done.returncode == 1
@@ -106,7 +126,7 @@ def test_complete_prints_drafts_their_probability_and_the_passes(invoke, program
     assert drafts
     assert all(re.match(r" +\d +\d+\.\d%  \S", line) for line in drafts)
     assert re.fullmatch(
-        r"\d+ drafts?, (\d+) forward passes for \1 tokens, \d+ ms; n-grams: python, open files"
+        r"\d+ drafts?, \d+ forward passes for \d+ tokens, \d+ ms; n-grams: python, open files"
         r"; fill-in-the-middle: starter",
         summary,
     )
@@ -130,9 +150,9 @@ def test_complete_marks_what_only_begins_a_line(invoke, tmp_path):
 
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
-    answer = json.loads(
-        invoke("complete", f"{program}:{END_OF_PROGRAM}", "-k", k, "--json", "--max-tokens", 6).stdout
-    )
+    place, superposed = f"{program}:{END_OF_PROGRAM}", "advanced.decoder=superposed"
+    shown = invoke("complete", place, "-k", k, "--json", "--max-tokens", 6, "--set", superposed).stdout
+    answer = json.loads(shown)
     assert 1 <= len(answer["completions"]) <= k
     assert answer["passes"] == answer["tokens"] <= 6
 
@@ -220,7 +240,7 @@ def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position,
     ("arguments", "message"),
     [
         (["--model", "no-such-model"], "there is no model 'no-such-model'"),
-        (["--device", "abacus"], "device 'abacus' is not available here"),
+        (["--device", "abacus"], "device 'abacus' is not available"),
     ],
 )
 def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, message):
@@ -228,7 +248,8 @@ def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, mess
 
 
 def test_a_tokenizer_of_another_model_is_refused(invoke, program, tmp_path):
-    shutil.copytree(STARTER, tmp_path / "model", ignore=shutil.ignore_patterns("*.ngt"))
+    shutil.copytree(STARTER, tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").touch()
     described = tmp_path / "model" / "config.json"
     described.write_text(json.dumps({**json.loads(described.read_text()), "vocab_size": 100}))
     output = invoke("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output

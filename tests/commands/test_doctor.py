@@ -17,12 +17,11 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.table import kernel, shared_library
 from ngram_builders.table.format import VERSION
 from spd_lsp.cli import main
-from spd_lsp.commands.diagnosis import check_kernels, check_model, check_packages, check_tables, tuned_settings
+from spd_lsp.commands.diagnosis import check_kernel, check_model, check_packages, check_tables, tuned_settings
 from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import install_command
 from spd_lsp.models.checkpoint.hub import STARTER, locate
-from spd_lsp.models.numpy import model_kernel
 from spd_lsp.ngrams.tuned_settings import write_tuned
 from spd_lsp.settings import Settings
 from tests.ngram_builders.small_tables import writer
@@ -75,19 +74,16 @@ def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
         (b"no library", "error", "is of another version or system (.*); install the package again"),
     ],
 )
-def test_kernels_that_cannot_be_used_are_reported_with_their_remedy(tmp_path, monkeypatch, content, state, said):
+def test_a_kernel_that_cannot_be_used_is_reported_with_its_remedy(tmp_path, monkeypatch, content, state, said):
     monkeypatch.delenv(shared_library.KERNEL_VARIABLE, raising=False)
-    for module, loading in ((shared_library, kernel), (model_kernel, model_kernel)):
-        path = tmp_path / module.LIBRARY.name
-        if content:
-            path.write_bytes(content)
-        monkeypatch.setattr(module, "LIBRARY", path)
-        monkeypatch.setattr(loading, "_load_checked", loading._load_checked.__wrapped__)
-    found = {finding.subject: finding for finding in check_kernels()}
-    assert found.keys() == {"n-gram kernel", "model kernel"}
-    for finding in found.values():
-        assert finding.state == state
-        assert re.search(f"not used, so completions are slower: .*{said}", finding.text)
+    path = tmp_path / shared_library.LIBRARY.name
+    if content:
+        path.write_bytes(content)
+    monkeypatch.setattr(shared_library, "LIBRARY", path)
+    monkeypatch.setattr(kernel, "_load_checked", kernel._load_checked.__wrapped__)
+    finding = check_kernel()
+    assert finding.state == state
+    assert re.search(f"not used, so completions are slower: .*{said}", finding.text)
 
 
 def test_settings_tuned_for_the_model_are_reported(tmp_path):
@@ -260,7 +256,7 @@ def test_an_impossible_folder_is_reported(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "text"),
-    [({}, "in 1 stream"), ({"streams": 2}, "in 2 streams"), ({"decoder": "best-first"}, "best first")],
+    [({}, "best first"), ({"streams": 2}, "in 2 streams"), ({"decoder": "superposed"}, "in 1 stream")],
 )
 def test_how_drafts_are_written_is_reported(settings, text):
     finding = check_model(Settings(**settings), lambda settings: load_completer(settings, str, ngrams=False))

@@ -97,8 +97,8 @@ def test_a_data_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: P
 
 @pytest.mark.usefixtures("without_a_server")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on a file's size")
-@pytest.mark.parametrize(("packages", "cause"), [(False, "MiB free"), (True, "File too large")])
-def test_a_full_disk_is_named_and_costs_one_build(
+@pytest.mark.parametrize(("packages", "cause"), [(False, "ulimit -f"), (True, "File too large")])
+def test_a_limit_on_files_is_named_and_costs_one_build(
     folder: Path, tmp_path: Path, capsys: Any, packages: bool, cause: str
 ):
     import resource

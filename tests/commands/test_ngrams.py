@@ -15,7 +15,8 @@ import pytest
 from ngram_builders.registry.folder_choices import FolderChoice, write_folder_choice
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.checkpoint.hub import built_in_domains, locate
+from tests.conftest import STARTER
 from tests.ngram_builders.small_tables import writer
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def test_list_and_show_and_remove(run, install):
     install("till")
     line, *built_in = run("ngrams", "list").splitlines()
     assert re.fullmatch(r"till +5 tokens +0\.\d MiB  \d{4}-\d\d-\d\d \d\d:\d\d  starter +/.*shop", line)
-    assert len(built_in) == 7
+    assert len(built_in) == len(built_in_domains(STARTER))
     python = next(line for line in built_in if line.startswith("python"))
     assert re.match(r"python \(built in\) +[\d,]+ tokens +\d\.\d MiB .* serves python files", python)
     assert run("ngrams", "remove", "till") == "removed till\n"

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from ngram_builders.attribution import Query, attribute
+from ngram_builders.table.reader import Table
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import STARTER
 from tests.ngram_builders.small_tables import writer
 
 SHOP = """class Shop:
@@ -74,6 +79,47 @@ def test_any_piece_of_a_file_is_found_where_it_was_cut_from(run, shop):
         place = SHOP.count("\n", 0, at) + 1, at - (SHOP.rfind("\n", 0, at) + 1) + 1
         found = [(spot["line"], spot["column"]) for spot in passage["places"] if spot["file"].endswith("shop.py")]
         assert place in found
+
+
+SOURCES = Path(__file__).parents[2] / "ngram_builders" / "sources"
+
+
+@pytest.mark.slow
+def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, tmp_path):
+    """However a text was cut into tokens there: what stands before it, and behind it, decides that."""
+    folder = tmp_path / "sources"
+    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    run("build-ngrams", folder)
+    [domain], tokens = registry.domains(), ModelTokenizer(STARTER)
+    tables, files = (
+        [Table.open(path) for path in domain.paths],
+        [path.read_bytes() for path in folder.glob("*.py")],
+    )
+    lines, chance, asked = b"".join(files).decode().splitlines(), random.Random(29), 0
+    while asked < 50:
+        words = re.findall(r"\w+|\W", chance.choice(lines).strip())
+        first = chance.randrange(max(1, len(words) - 2))
+        text = "".join(words[first : first + chance.randrange(2, 12)]).strip()
+        if sum(content.count(text.encode()) for content in files) and len(text) > 3:
+            query = Query.of(tokens.encode(text), tokens.bytes_of)
+            found = attribute(query, tables, domain, tokens.encode, tokens.bytes_of).passages
+            assert [len(one.spots) for one in found] == [sum(content.count(text.encode()) for content in files)], (
+                text
+            )
+            asked += 1
+
+
+def test_a_call_is_found_behind_a_blank_and_where_a_line_begins(run, tmp_path, monkeypatch):
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    call = "services.program.getTypeChecker();"
+    for number in range(3):
+        (folder / f"first{number}.ts").write_text(f"{call}\nlet a{number} = 1;\n")
+    (folder / "others.ts").write_text("".join(f"const checker{n} = {call}\nuse(my{call});\n" for n in range(29)))
+    run("build-ngrams", folder)
+    monkeypatch.chdir(folder)
+    (passage,) = json.loads(run("ngrams", "why", "--json", call))["tables"][0]["passages"]
+    assert len(passage["places"]) == 61
 
 
 def test_what_stands_nowhere_is_attributed_to_no_file(run, shop):

@@ -1,46 +1,47 @@
-"""What is said of a draft: more for likelier ones, less for later ones, and about what was measured."""
+"""What is said of a completion: more for more evidence, and about what was measured."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Calibration, calibrate, calibrate_drafts
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Match, Weights, at_most_one_right, calibrate
 
 PROBABILITY = st.floats(0, 1)
-ANY = st.sampled_from([*WITH_NGRAMS.values(), *MODEL_ALONE.values()])
+POSITIVE = st.integers(1, 40)
 
 
-@given(PROBABILITY, PROBABILITY, st.booleans(), ANY)
-def test_likelier_is_never_less(p: float, q: float, first: bool, by: Calibration):
-    low, high = (calibrate(one, by, first=first) for one in sorted((p, q)))
+@given(PROBABILITY, PROBABILITY, st.sampled_from([WITH_NGRAMS, MODEL_ALONE]))
+def test_likelier_is_never_less(p: float, q: float, by: Weights):
+    low, high = (calibrate(one, None, by) for one in sorted((p, q)))
     assert 0 <= low <= high <= 1
 
 
-@given(st.floats(0.01, 1))  # below, both are at most one in forty
-def test_a_later_draft_beside_ngrams_is_less(p: float):
-    assert calibrate(p, WITH_NGRAMS[False], first=False) <= calibrate(p, WITH_NGRAMS[False], first=True)
+@given(POSITIVE, POSITIVE, st.integers(0, 40), st.floats(0.02, 0.5))
+def test_a_better_match_makes_a_completion_likelier(length: int, count: int, others: int, p: float):
+    match = Match(length, count, count + others, 1)
+    said = calibrate(p, match, WITH_NGRAMS)
+    assert 0 < said < 1
+    assert calibrate(1.5 * p, match, WITH_NGRAMS) > said
+    assert calibrate(0.0, match, WITH_NGRAMS) <= said
+    assert calibrate(p, replace(match, length=length + 1), WITH_NGRAMS) > said
+    assert calibrate(p, replace(match, places=match.places + 1), WITH_NGRAMS) < said
 
 
-# Parts of the drafts of an evaluation by their probability: its mean, and the share of them that was right.
-@pytest.mark.parametrize(("p", "right", "first"), [
-    (0.006, 0.019, True), (0.030, 0.089, True), (0.132, 0.165, True), (0.289, 0.462, True), (0.699, 0.829, True),
-    (0.002, 0.010, False), (0.014, 0.019, False), (0.043, 0.045, False), (0.105, 0.102, False),
-])  # fmt: skip
-def test_it_is_near_what_was_measured(p: float, right: float, first: bool):
-    assert calibrate(p, WITH_NGRAMS[False], first=first) == pytest.approx(right, abs=0.07)
+def test_a_copy_and_drafts_beside_it():
+    match = Match(length=8, count=2, places=2, files=1)
+    assert calibrate(0.0, match, WITH_NGRAMS) == pytest.approx(0.21, abs=0.01)
+    assert calibrate(0.1, match, WITH_NGRAMS) == pytest.approx(0.53, abs=0.01)
+    assert calibrate(0.1, None, WITH_NGRAMS) == pytest.approx(0.09, abs=0.01)
 
 
-@given(st.lists(PROBABILITY, min_size=1, max_size=8), ANY)
-def test_at_most_one_draft_of_a_place_is_right(p: list[float], by: Calibration):
-    first, *later = calibrate_drafts(p, by)
-    assert first == calibrate(p[0], by, first=True)
-    assert first + sum(later) <= 1 + 1e-9
-    assert all(0 <= one <= calibrate(q, by, first=False) for one, q in zip(later, p[1:], strict=True))
-    assert all(one <= first for one in later)
-
-
-def test_a_likely_first_draft_and_a_later_one():
-    assert calibrate(0.15, WITH_NGRAMS[False], first=True) == pytest.approx(0.24, abs=0.01)
-    assert calibrate(0.15, WITH_NGRAMS[False], first=False) == pytest.approx(0.12, abs=0.01)
+@given(st.lists(PROBABILITY, max_size=8))
+def test_at_most_one_completion_of_a_place_is_right(p: list[float]):
+    best_first = sorted(p, reverse=True)
+    lowered = at_most_one_right(best_first)
+    assert lowered[:1] == best_first[:1]
+    assert sum(lowered) <= 1 + 1e-9
+    assert all(0 <= one <= before for one, before in zip(lowered, best_first, strict=True))

@@ -123,7 +123,8 @@ def test_a_truncated_table_is_named_and_the_rest_still_completes(network, tokens
 
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k):
-    completer = Completer(network, tokens, Domains(None, tokens.fingerprint, {}), Settings(drafts=k, max_tokens=8))
+    settings = Settings(drafts=k, max_tokens=8, decoder="superposed")
+    completer = Completer(network, tokens, Domains(None, tokens.fingerprint, {}), settings)
     text = "try:\n    import numpy\nexcept "
     answer = completer.complete(text, len(text), "python")
     assert 1 <= len(answer.completions) <= k

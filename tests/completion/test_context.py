@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spd_lsp.completion.context import build_context, normalize_newlines, split_lines
-from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.completion.syntax.languages import LANGUAGES
 
 TOKEN = re.compile(r" ?\w{1,9}| ?[^\w\s]{1,3}|\n|[ \t]+(?=\S)|[^\S\n]")
 LIBRARY = Path(argparse.__file__).read_text(encoding="utf-8")

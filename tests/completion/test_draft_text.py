@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from spd_lsp.completion.completer import Completer, CompletionResult
+from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import find_end, trim_draft
+from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import built_in_domains
 from spd_lsp.models.load import load

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import WITH_NGRAMS
+from spd_lsp.completion.calibration import WITH_NGRAMS, Weights
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import (
@@ -186,7 +188,7 @@ def test_a_beginning_that_is_a_name_as_well_stays_while_it_is_typed():
 def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_what_the_first_leaves(tokens):
     context = context_at("line", "", "\n", left="x = ")
     texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
-    healed, unchanged = texts.prompt.spelling.healed.decode(), ((0.0, 1.0, 1.0), (0.0, 1.0, 1.0))
+    healed, unchanged = texts.prompt.spelling.healed.decode(), Weights(0, 1, 1, 0, 0, 0)
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(0.5)) for text in ("error", "errors as")]
     drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
     found = beginnings(begun, drafts, texts, unchanged)
@@ -205,7 +207,7 @@ def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(
     healed = texts.prompt.spelling.healed.decode()
     begun = [Draft(tuple(tokens.encode(healed + text)), math.log(p)) for text, p in said.items()]
     drafts = [Completion("total(rows)", 0.2), Completion("otherwise", 0.1)]
-    unchanged = (0.0, 1.0, 1.0), (0.0, 1.0, 1.0)
+    unchanged = Weights(0, 1, 1, 0, 0, 0)
     found = beginnings(begun, drafts, texts, unchanged)
     assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.8, "total(": 0.5}
 
@@ -218,7 +220,7 @@ def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
         [Completion("return x", 0.2), Completion("raise x", 0.2)],
     )
     begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
-    assert set(beginnings(begun, drafts, texts, WITH_NGRAMS[False])) == {"raise"}
+    assert set(beginnings(begun, drafts, texts, WITH_NGRAMS)) == {"raise"}
 
 
 def test_a_draft_without_a_line_end_was_cut_off():
@@ -228,3 +230,18 @@ def test_a_draft_without_a_line_end_was_cut_off():
 def test_probabilities_follow_the_scores():
     shown = usable_completions([("a", -0.1), ("b", -0.7)], LINE)
     assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=4),
+    st.dictionaries(st.sampled_from(["mpute(", "mpute", "py("]), st.floats(0, 1)),
+    st.dictionaries(st.sampled_from(["compute", "count", "copy"]), st.floats(0.1, 1)),
+)
+def test_the_order_follows_the_probability_that_is_shown(p, beginnings_of_drafts, names):
+    texts = ["mpute(x)", "mpute(y)", "py(y) and more", "x"]
+    drafts = [Completion(text, one) for text, one in zip(texts, sorted(p, reverse=True), strict=False)]
+    chosen = choose_completions(drafts, beginnings_of_drafts, names, "x = co", 3)
+    shown = [one.shown_probability for one in chosen if one.shown_probability is not None]
+    assert shown == sorted(shown, reverse=True)
+    unrated = {one.text for one in chosen if one.shown_probability is None}
+    assert all(one.is_name or one.text in beginnings_of_drafts for one in chosen if one.text in unrated)

@@ -90,7 +90,7 @@ def test_a_mark_in_another_file_is_characters(tokens):
 class Reader:
     """A model that notes what it reads, and says that texts end."""
 
-    max_positions, device, second_row_is_free, tells_drafts_apart = 4096, "cpu", False, False
+    max_positions, device, second_row_is_free = 4096, "cpu", False
     forks_are_free = False
 
     def __init__(self, size):

@@ -139,7 +139,7 @@ def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(complete
 
 
 def test_below_the_floor_is_only_for_those_who_ask(completer):
-    source = STATEMENTS + "    for name in os."
+    source = STATEMENTS + "    found = []\n    for name in os.listdir(path):\n        found.app"
     every = answers(completer, source)[1].completions
     first = every[0].probability
     completer.apply_settings(Settings(min_probability=first))

@@ -388,52 +388,6 @@ def test_as_many_options_as_needed_are_made_and_no_more():
     assert made == [0, 1, 2, 3]
 
 
-class MarkovModel:
-    """Its logits depend on the last token alone, and it tells the drafts of a mixture apart if it is asked to."""
-
-    def __init__(self, seed, tells_drafts_apart):
-        self.table = np.random.default_rng(seed).normal(scale=2, size=(VOCABULARY, VOCABULARY))
-        self.tells_drafts_apart = tells_drafts_apart
-        self.asked = []
-
-    def prefill(self, ids, check=lambda: None):
-        self.last = list(ids)[-1:]
-        return self.table[ids[-1]]
-
-    def step(self, ids, weights):
-        return np.asarray(weights) @ self.table[list(ids)]
-
-    def step_drafts(self, ids, before, weights, parents):
-        self.asked.append((list(before), list(ids), list(parents)))
-        return self.table[list(ids)]
-
-    def step_rows(self, rows, parents):
-        return np.stack([self.step(*row) for row in rows])
-
-
-def test_drafts_that_a_model_tells_apart_go_on_as_in_beam_search():
-    """Mostly: each has a distribution of its own. With one for all, some draft is another one every time."""
-    request = DecodingRequest([3, 5], at_stop)
-    settings, alike = Settings(max_tokens=6, drafts=3, candidates=VOCABULARY), {True: 0, False: 0}
-    for seed in range(30):
-        expected = beam(MarkovModel(seed, False), request, settings, lambda: None).best
-        for apart in alike:
-            model = MarkovModel(seed, apart)
-            found = superpose(model, request, settings)
-            alike[apart] += [draft.ids for draft in found.best] == [draft.ids for draft in expected]
-            assert found.rows == found.passes - 1
-    assert alike[False] == 0 < 20 < alike[True]
-
-
-@pytest.mark.parametrize(("interpolation", "is_asked"), [("linear", True), ("paper", False)])
-def test_with_the_papers_formula_all_drafts_share_a_distribution(interpolation, is_asked):
-    request = DecodingRequest([3, 5], at_stop, history=[3, 5], interpolation=Counts(3))
-    settings = Settings(max_tokens=6, interpolation=interpolation)
-    adapted, shared = (MarkovModel(1, apart) for apart in (True, False))
-    found, expected = (superpose(model, request, settings) for model in (adapted, shared))
-    assert bool(adapted.asked) == (found != expected) == is_asked
-
-
 def test_what_drafts_begin_with_is_known():
     """Every beginning of a draft was live when it was read, with the probability that it had."""
     found = superpose(TinyModel(4), DecodingRequest([1, 2], at_stop), Settings(max_tokens=6))
@@ -442,21 +396,6 @@ def test_what_drafts_begin_with_is_known():
         path = [scores[draft.ids[:length]] for length in range(1, len(draft.ids))]
         assert path == sorted(path, reverse=True)
         assert all(draft.score - draft.merged_score <= score for score in path)
-
-
-@pytest.mark.parametrize("reset_every", [0, 3])
-def test_the_model_is_told_the_last_two_tokens_of_each_draft_and_which_it_continues(reset_every):
-    model = MarkovModel(1, True)
-    superpose(model, DecodingRequest([3, 5], never), Settings(max_tokens=8, drafts=3, reset_every=reset_every))
-    assert len(model.asked) == (5 if reset_every else 7)
-    before, first, parents = model.asked[0]
-    assert (before, parents) == ([5, 5, 5], [0, 0, 0])
-    before, _, parents = model.asked[1]
-    assert before == [first[parent] for parent in parents]
-    if reset_every:
-        before, _, parents = model.asked[2]  # the first after the best draft was read alone
-        assert before[1:] == before[:-1]
-        assert parents == [0, 0, 0]
 
 
 def test_more_live_drafts_than_shown_find_more_that_finish():

@@ -13,8 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.offer import Completion, CompletionResult
 from spd_lsp.lsp.server import SpdServer, create_server
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter

@@ -18,7 +18,7 @@ from spd_lsp.lsp.completion_items import (
     menu_items,
     relative_to,
 )
-from spd_lsp.lsp.request import unfinished_word
+from spd_lsp.lsp.documents import unfinished_word
 
 VS_CODE = ItemCapabilities(
     modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),
@@ -185,3 +185,17 @@ def test_equal_labels_are_one_item():
     drafts = [Completion(text, 0.4) for text in ("total" * 12, "total" * 13, " " + "total" * 12, "sum(")]
     items = menu_items(drafts, behind(""), VS_CODE)
     assert [item.label for item in items] == ["total" * 12, "total" * 11 + "tota…", "sum("]
+
+
+def test_the_order_of_menu_and_ghost_text_is_that_of_the_probabilities_that_are_shown():
+    offered = [
+        Completion("rint(x)", 0.4),
+        Completion("rint(", 0.8, is_rated=False, ends=False),
+        Completion("rint(y)", 0.13),
+        Completion("ath", 0.6, is_rated=False, is_name=True, ends=False),
+    ]
+    items = menu_items(offered, behind("p"), VS_CODE)
+    assert [item.detail for item in items] == ["spd 40%", "spd", "spd 13%", "spd"]
+    assert [item.sort_text for item in items] == sorted(item.sort_text or "" for item in items)
+    ghosts = inline_items(offered, items[0].text_edit.range, "")
+    assert [ghost.insert_text for ghost in ghosts] == [one.text for one in offered]

@@ -9,7 +9,6 @@ from typing import Any
 from lsprotocol import types
 
 from spd_lsp.lsp.documents import LspWorkspace
-from spd_lsp.lsp.request import indexable, request_at
 from tests.lsp.lsp_client import FakeCompleter, at, edit, session, texts, until
 
 COMPLETION = "textDocument/completion"
@@ -133,8 +132,8 @@ def steps(cells: int) -> int:
 
     sys.setprofile(note)
     try:
-        request_at(workspace, document, 5, ())
-        assert len(list(indexable(workspace, ()))) == 1
+        workspace.request_at(document, 5, ())
+        assert len(list(workspace.indexable(()))) == 1
     finally:
         sys.setprofile(None)
     return count

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from spd_lsp.commands.wiring import load_completer
-from spd_lsp.completion.completer import Completer, CompletionResult
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
 from spd_lsp.lsp import completion_worker
 from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.request import CompletionRequest, after_accepting
 from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.models.checkpoint.hub import built_in_domains, locate
 from spd_lsp.models.load import load

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
 
 from spd_lsp.lsp.protocol import safe_traceback
-from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, result, session
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, opened, result, session
 
 COMPLETION = "textDocument/completion"
 
@@ -171,6 +172,50 @@ async def test_a_malformed_notification_is_dropped_without_its_content(caplog: A
         await editor.ready()
         assert not editor.received("window/showMessage")
         assert "secret" not in caplog.text
+
+
+_NUMBERS = (-1, 0, 1, 3, 2**31, 2**64, 2**4000, 1.5, float("inf"), True, None, "secret", [], {})
+_URIS = (
+    URI,
+    "secret",
+    "",
+    "file:///",
+    "file://[",
+    "untitled:1",
+    "\0",
+    "\ud800",
+    URI * 1000,
+    7,
+    None,
+    [],
+    {"uri": URI},
+)
+
+
+def _wrong_place(random: Random) -> Any:
+    """What a client may send as the place of a cursor, and some of it is one."""
+    position: Any = {"line": random.choice(_NUMBERS), "character": random.choice(_NUMBERS)}
+    for key in random.sample(["line", "character"], random.choice((0, 0, 0, 1, 2))):
+        del position[key]
+    document: Any = {"uri": random.choice(_URIS), random.choice(("version", "secret")): random.choice(_NUMBERS)}
+    params: Any = {"textDocument": document, "position": position, "more": [position] * 3}
+    for key in ("textDocument", "position"):
+        if random.random() < 0.15:
+            params[key] = random.choice((*_NUMBERS, [position], [[[]]]))
+    return random.choice((params,) * 9 + _NUMBERS + ([params], []))
+
+
+@pytest.mark.parametrize("method", ["spd-lsp/cursor", "spd-lsp/options", "spd-lsp/status"])
+async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
+    random = Random(method)
+    async with session(FakeCompleter()) as editor:
+        await opened(editor, "x = 1\ny = \n")
+        for _ in range(400):
+            editor.notify(method, _wrong_place(random))
+        await editor.ready()
+        assert (await editor.request(COMPLETION, at(1, 4)))["items"]
+        assert "secret" not in caplog.text
+        assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
 
 
 async def test_a_malformed_reply_ends_the_wait():

@@ -19,13 +19,13 @@ from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import STARTER
 from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.ngram_builders.reference import write_texts
 from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = "textDocument/completion"
-STARTER = ROOT / "spd_lsp" / "starter"
 
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """
@@ -107,6 +107,18 @@ async def test_shutdown_and_exit_end_with_0_in_the_middle_of_a_decode():
         assert await end(child) == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+async def test_exit_ends_a_server_whose_model_is_read_for_ever(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    stuck = NOISY.replace('print("noise", flush=True)', f"open({str(tmp_path / 'pipe')!r})")
+    async with process("-c", stuck) as (child, editor):
+        await editor.start()
+        assert (await editor.status())["kind"] == "loading"
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
+
+
 async def test_exit_without_shutdown_ends_with_1():
     async with process("-c", NOISY) as (child, editor):
         await decoding(child, editor)
@@ -134,6 +146,19 @@ async def test_a_vanished_client_leaves_an_empty_log():
         child.stdin.close()
         assert await end(child) == 1
         assert (await child.stderr.read()).strip() == b""
+
+
+async def test_leaving_before_the_first_configuration_has_come_leaves_an_empty_log():
+    silent = NOISY.replace('os.system("echo noise of a child")', "").replace("verbose=2", "verbose=0")
+    silent = silent.replace('os.write(1, b"raw noise")', "").replace('print("noise", flush=True)', "")
+    async with process("-c", silent) as (child, editor):
+        editor.unanswered = {"workspace/configuration"}
+        await editor.start({"workspace": {"configuration": True}})
+        await until(lambda: editor.received("workspace/configuration"))
+        editor.notify("exit")
+        assert await end(child) == 1
+        assert child.stderr
+        assert (await child.stderr.read()).decode() == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")

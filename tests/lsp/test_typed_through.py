@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.lsp.lsp_client import Editor, at, edit, texts
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, opened, session, texts
 from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
@@ -128,3 +128,49 @@ async def test_a_slow_model_is_asked_only_once_no_draft_is_left():
         assert await user.type("o") == ["mpute(y)", "py(y)", "unt"]
         assert await user.type("p") == ["y(y)"]
         assert await user.asked() == 1
+
+
+async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
+    completer = FakeCompleter("one(1)", "ones", "one + 1")
+    async with session(completer) as editor:
+        await opened(editor)
+        assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["one(1)", "ones", "one + 1"]
+        for number, letter in enumerate("one"):
+            editor.send(edit(letter, 0, 4 + number, 4 + number, version=2 + number))
+            answer = await editor.request(COMPLETION, at(0, 5 + number, 2))
+            assert answer["items"][0]["textEdit"]["newText"].endswith("one(1)"[number + 1 :])
+        assert len(completer.requests) == 1
+        assert (await editor.status())["lastPasses"] == 0
+        editor.send(edit("!", 0, 7, 7, version=9))
+        await editor.request(COMPLETION, at(0, 8, 2))
+        assert len(completer.requests) == 2
+        editor.send(edit("", 0, 7, 8, version=10))
+        assert texts(await editor.request(COMPLETION, at(0, 7, 2)))[0] == "one(1)", "the letter is deleted again"
+        assert len(completer.requests) == 2
+
+
+async def test_a_result_answers_nothing_once_another_file_changed():
+    completer = FakeCompleter()
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 2))
+        for text, uri in (("a = 1\n", "file:///code/b.py"), ("KEY=1\n", "file:///code/.env")):
+            editor.open(text, uri)
+            await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 2, "the secrets do not count"
+        editor.send(edit("b", 0, 0, 1, uri="file:///code/b.py"))
+        await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 3
+        completer.index_revision += 1
+        await editor.request(COMPLETION, at(0, 4, 2))
+        assert len(completer.requests) == 4
+
+
+async def test_an_explicit_request_is_answered_by_the_model():
+    completer = FakeCompleter("one(1)")
+    async with session(completer) as editor:
+        await opened(editor)
+        await editor.request(COMPLETION, at(0, 4, 1))
+        editor.send(edit("o", 0, 4, 4))
+        await editor.request("textDocument/inlineCompletion", {**at(0, 5, None), "context": {"triggerKind": 1}})
+        assert len(completer.requests) == 2

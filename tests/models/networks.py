@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 
-import numpy as np
 import torch
 from transformers import (
     AutoModelForCausalLM,
@@ -37,7 +36,7 @@ YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max
 
 WINDOW = 24
 
-# What the NumPy and torch decoders compute, in all variants.
+# What the torch decoder computes, in all variants.
 FAST = {
     "llama": LlamaConfig(**SMALL),
     "llama, tied": LlamaConfig(**SMALL, tie_word_embeddings=True),
@@ -71,10 +70,3 @@ def random_network(config, seed=0):
             else:
                 parameter *= 3
     return network
-
-
-def random_adapter(width, seed=0, inner=10):
-    """The weights of a draft adapter that changes what the last layer reads a lot."""
-    random = np.random.default_rng(seed)
-    shapes = {"gate_up": (2 * inner, 3 * width), "of_log_gamma": (2 * inner,), "down": (width, inner)}
-    return {name: (0.5 * random.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from itertools import count, cycle, islice
 
 import numpy as np
@@ -13,14 +12,11 @@ import pytest
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.decoder import NumpyEngine
-from spd_lsp.models.numpy.recorded import draft_adapter
-from spd_lsp.models.torch.convert import convert as convert_for_torch
+from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
-from tests.models.networks import FAST, VOCABULARY, random_adapter, random_network
+from tests.models.networks import FAST, VOCABULARY, random_network
 
 ONE = np.ones(1)
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -31,16 +27,11 @@ def network():
     return random_network(next(iter(FAST.values())))
 
 
-@pytest.fixture(params=["numpy", "numpy, draft adapter", "transformers", "torch, all logits", "torch, few logits"])
+@pytest.fixture(params=["transformers", "torch, all logits", "torch, few logits"])
 def engine(request, network):
-    if request.param == "numpy":
-        return NumpyEngine(convert(network))
-    if request.param == "numpy, draft adapter":
-        adapter = draft_adapter(random_adapter(network.config.hidden_size), network.config.hidden_size)
-        return NumpyEngine(replace(convert(network), adapter=adapter))
     if request.param == "transformers":
         return TransformersEngine(network)
-    runner = TorchEngine(convert_for_torch(network))
+    runner = TorchEngine(convert(network))
     runner.selects_on_device = request.param == "torch, few logits"
     return runner
 
@@ -64,10 +55,6 @@ def test_requests_that_share_an_engine_know_whether_a_second_row_is_free(engine)
 def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_free):
     engine.forks_are_free = is_free
     assert BatchScheduler(engine).new_engine().forks_are_free == is_free
-
-
-def test_requests_that_share_an_engine_know_whether_it_tells_drafts_apart(engine):
-    assert BatchScheduler(engine).new_engine().tells_drafts_apart is engine.tells_drafts_apart
 
 
 def test_passes_over_different_prompts_are_read_as_each_alone(engine):
@@ -109,7 +96,7 @@ def test_engines_give_the_drafts_that_each_request_gets_alone(engine, editors):
 
 def test_requests_that_wait_during_a_pass_share_the_next_one(network):
     """Six requests whose passes cost one, and a seventh that comes later joins them."""
-    engine = NumpyEngine(convert(network))
+    engine = TorchEngine(convert(network))
     begun, go_on, sizes = threading.Event(), threading.Event(), []
     forward_batch = engine.forward_batch
 
@@ -134,7 +121,7 @@ def test_requests_that_wait_during_a_pass_share_the_next_one(network):
 
 
 def test_an_error_of_one_input_is_raised_in_its_request_only(network):
-    engine = NumpyEngine(convert(network))
+    engine = TorchEngine(convert(network))
     scheduler = BatchScheduler(engine)
     prompts = [ids_of(12), [VOCABULARY + 5], ids_of(15, 1), ids_of(30, 2)]
     with ThreadPoolExecutor(4) as pool:
@@ -148,7 +135,7 @@ def test_an_error_of_one_input_is_raised_in_its_request_only(network):
 
 
 def test_a_request_that_is_cancelled_leaves_the_others_and_its_own_prompt_sound(network):
-    engine = NumpyEngine(convert(network))
+    engine = TorchEngine(convert(network))
     scheduler = BatchScheduler(engine)
     stopped, other = scheduler.new_engine(), scheduler.new_engine()
     stopped.clock = count().__next__  # so slow that chunks stay short

@@ -34,7 +34,7 @@ from transformers import (
 
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.decoder import NumpyEngine
+from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
 
@@ -146,6 +146,6 @@ def test_drafts_read_at_once_are_read_token_by_token(opened):
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
-def test_families_of_the_llama_shape_run_in_numpy(opened):
+def test_families_of_the_llama_shape_run_in_the_decoder(opened):
     family, _, engine = opened
-    assert isinstance(engine, NumpyEngine) == (family in FAST)
+    assert isinstance(engine, TorchEngine) == (family in FAST)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -22,11 +20,9 @@ from transformers import (
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
-from spd_lsp.models.numpy.model_kernel import load_kernel
 from spd_lsp.models.open_checkpoint import set_thread_count
 from spd_lsp.models.threads import TRIAL_STEPS, Neighbours
 from spd_lsp.models.transformers_engine import TransformersEngine
-from tests.conftest import STARTER
 from tests.models.networks import SMALL
 from tests.models.test_transformers_engine import close, plain_logits
 
@@ -174,21 +170,3 @@ def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"needs torch, which is not installed; run: .*spd-lsp\[models\]"):
         load(tmp_path)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_the_starter_in_8_bits_takes_less_memory_than_in_32():
-    if load_kernel() is None:
-        pytest.skip("no compiled kernel for models")
-    code = f"""
-from pathlib import Path
-from spd_lsp.models.load import load
-from spd_lsp.models.numpy.model_kernel import load_kernel
-engine = load(Path({str(STARTER)!r}))
-print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmRSS")))
-"""
-    resident = [
-        int(subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "SPD_LSP_KERNEL": kernel}))
-        for kernel in ("1", "0")
-    ]
-    assert resident[0] < 0.9 * resident[1]

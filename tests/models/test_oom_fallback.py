@@ -11,9 +11,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models import open_checkpoint
 from spd_lsp.models.base import OomFallback
 from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.numpy.convert import convert
-from spd_lsp.models.numpy.decoder import NumpyEngine
-from spd_lsp.models.torch.convert import convert as convert_for_torch
+from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.settings import Settings
@@ -56,8 +54,8 @@ def drafts_of(engine, ids, decode=superpose):
 @pytest.mark.parametrize("decode", [superpose, best_first])
 @pytest.mark.parametrize("passes", range(0, 9, 2))
 def test_drafts_are_the_same_wherever_memory_runs_out(decoder, passes, decode):
-    reports, plain = [], NumpyEngine(decoder)
-    engine = with_fallback(runs_out(NumpyEngine(decoder), passes), lambda: NumpyEngine(decoder), reports)
+    reports, plain = [], TorchEngine(decoder)
+    engine = with_fallback(runs_out(TorchEngine(decoder), passes), lambda: TorchEngine(decoder), reports)
     for ids in (prompt(20), prompt(24), prompt(200, seed=1)):
         assert drafts_of(engine, ids, decode) == drafts_of(plain, ids, decode)
     [report] = reports
@@ -66,33 +64,38 @@ def test_drafts_are_the_same_wherever_memory_runs_out(decoder, passes, decode):
 
 @pytest.mark.parametrize("where", ["a pass", "a copy of the cache"])
 @pytest.mark.parametrize("make", ["torch", "transformers"])
-def test_engines_of_a_gpu_hand_over_and_free_their_memory(decoder, make, where, monkeypatch):
+def test_engines_of_a_gpu_hand_over_and_free_their_memory(make, where, monkeypatch):
+    """Another kind of engine stands for the CPU's."""
     network, reports = random_network(next(iter(FAST.values()))), []
-    engine = TransformersEngine(network) if make == "transformers" else TorchEngine(convert_for_torch(network))
+    decoder = convert(random_network(next(iter(FAST.values()))))
+    engine, on_cpu = TransformersEngine(network), TorchEngine(decoder)
+    if make == "torch":
+        engine, on_cpu = on_cpu, engine
     engine.selects_on_device = make == "torch"
     engine.second_row_is_free = True
-    with_fallback(engine, lambda: NumpyEngine(decoder), reports)
+    with_fallback(engine, lambda: on_cpu, reports)
+    expected = drafts_of(on_cpu, prompt(20))
     drafts_of(engine, prompt(200, seed=1))
     if where == "a pass":
         runs_out(engine, 2)
     else:
         monkeypatch.setattr(type(engine.new_cache()), "fork", out_of_memory)
-    assert drafts_of(engine, prompt(20)) == drafts_of(NumpyEngine(decoder), prompt(20))
+    assert drafts_of(engine, prompt(20)) == expected
     assert len(reports) == 1
-    assert (engine.device, engine.second_row_is_free) == ("cpu", False)
+    assert (str(engine.device), engine.second_row_is_free) == ("cpu", False)
     assert not {"decoder", "network", "pool"} & set(vars(engine))
 
 
 def test_an_engine_whose_memory_suffices_stays(decoder):
     reports = []
-    engine = with_fallback(NumpyEngine(decoder), out_of_memory, reports)
+    engine = with_fallback(TorchEngine(decoder), out_of_memory, reports)
     drafts_of(engine, prompt(20))
     assert reports == []
 
 
 def test_without_memory_for_the_fallback_the_error_is_raised(decoder):
-    engine = runs_out(NumpyEngine(decoder), 3)
-    with_fallback(engine, lambda: runs_out(NumpyEngine(decoder), 2), [])
+    engine = runs_out(TorchEngine(decoder), 3)
+    with_fallback(engine, lambda: runs_out(TorchEngine(decoder), 2), [])
     with pytest.raises(torch.OutOfMemoryError):
         drafts_of(engine, prompt(20))
 
@@ -101,16 +104,16 @@ def test_other_errors_are_raised(decoder):
     def cancel():
         raise ValueError("cancelled")
 
-    engine = with_fallback(NumpyEngine(decoder), out_of_memory, [])
+    engine = with_fallback(TorchEngine(decoder), out_of_memory, [])
     with pytest.raises(ValueError, match="cancelled"):
         engine.run_request(lambda running: running.prefill(prompt(20), cancel))
     assert engine.oom_fallback.engine is None
 
 
 def test_only_the_request_that_ran_out_of_memory_falls_back(decoder):
-    reports, plain = [], NumpyEngine(decoder)
-    engine = runs_out(NumpyEngine(decoder), 9)
-    scheduler = BatchScheduler(with_fallback(engine, lambda: NumpyEngine(decoder), reports))
+    reports, plain = [], TorchEngine(decoder)
+    engine = runs_out(TorchEngine(decoder), 9)
+    scheduler = BatchScheduler(with_fallback(engine, lambda: TorchEngine(decoder), reports))
     first, second = scheduler.new_engine(), scheduler.new_engine()
     for one in (first, second, first, second):
         assert drafts_of(one, prompt(20)) == drafts_of(plain, prompt(20))
@@ -127,12 +130,12 @@ def test_a_model_on_a_gpu_falls_back_to_the_cpu(decoder, monkeypatch, tmp_path):
 
     def open_on(device, folder, config, report):
         opened.append(device.type)
-        return runs_out(NumpyEngine(decoder), 4 if device.type == "cuda" else 1000)
+        return runs_out(TorchEngine(decoder), 4 if device.type == "cuda" else 1000)
 
     monkeypatch.setattr(open_checkpoint, "open_on", open_on)
     reports = []
     engine = open_checkpoint.open_model(tmp_path, "auto", reports.append)
-    assert drafts_of(engine, prompt(20)) == drafts_of(NumpyEngine(decoder), prompt(20))
+    assert drafts_of(engine, prompt(20)) == drafts_of(TorchEngine(decoder), prompt(20))
     assert opened == ["cuda", "cpu"]
     assert len(reports) == 1
     assert open_checkpoint.open_model(tmp_path, "cuda", reports.append).oom_fallback is None

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models.numpy.recorded import open_recorded
 from spd_lsp.models.topk import select_top_k
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.engine import TorchEngine
+from spd_lsp.models.transformers_engine import TransformersEngine
 from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER
+from tests.conftest import STARTER, STARTER_FILES
 
 CODE = [
     "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return",
@@ -30,23 +28,21 @@ def tokens():
 
 
 @pytest.fixture(scope="module")
-def selecting():
+def selecting(starter_network):
     """The starter as a GPU would run it."""
-    engine = TorchEngine(convert(AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32)))
+    engine = TorchEngine(convert(starter_network))
     engine.selects_on_device = True
     return engine
 
 
 @pytest.mark.parametrize("decoding", ["linear", "paper", "no n-grams"])
 @pytest.mark.parametrize("tau", [1.0, 0.5])
-def test_the_starters_drafts_are_the_same(tokens, selecting, decoding, tau):
-    domains = Domains(None, tokens.fingerprint, {"python": STARTER / "python.ngt"})
+def test_the_starters_drafts_are_the_same(tokens, selecting, starter_network, decoding, tau):
+    domains = Domains(None, tokens.fingerprint, {"python": STARTER_FILES / "python.ngt"})
     mixture = None if decoding == "no n-grams" else domains.mixture_for(None, "python")
     rule = "paper" if decoding == "paper" else "linear"
     settings = Settings(drafts=3, max_tokens=8, temperature=tau, interpolation=rule)
-    whole = open_recorded(STARTER, lambda text: None)  # in 32 bits, as the other one
-    assert whole is not None
-    whole.tells_drafts_apart = False  # on a GPU all drafts share one distribution
+    whole = TransformersEngine(starter_network)
     for code in CODE:
         ids = tokens.encode(code)
         start = DecodingRequest(ids, stop=lambda found: False, history=ids[-16:], interpolation=mixture)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders import compile_kernel
-from ngram_builders.compile_kernel import KERNELS, CompileKernel
+from ngram_builders.compile_kernel import LIBRARY_NAME, PACKAGE, SOURCES, CompileKernel, source_paths
 from ngram_builders.table import shared_library
 
 ROOT = Path(compile_kernel.__file__).parents[1]
@@ -19,10 +19,9 @@ ROOT = Path(compile_kernel.__file__).parents[1]
 @pytest.fixture
 def hook(tmp_path):
     """The hook as hatchling makes it, for a source tree of its own."""
-    for kernel in KERNELS:
-        (tmp_path / kernel.package).mkdir(parents=True)
-        for there, here in zip(kernel.source_paths(tmp_path), kernel.source_paths(ROOT), strict=True):
-            there.write_bytes(here.read_bytes())
+    (tmp_path / PACKAGE).mkdir(parents=True)
+    for there, here in zip(source_paths(tmp_path), source_paths(ROOT), strict=True):
+        there.write_bytes(here.read_bytes())
     return CompileKernel(str(tmp_path), {}, None, None, "", "wheel")  # type: ignore[arg-type]
 
 
@@ -40,31 +39,27 @@ def initialize(hook: CompileKernel, version: str) -> dict:
 
 
 def needs_compiler(hook: CompileKernel, folder: Path) -> None:
-    for kernel in KERNELS:
-        library, failure = compile_kernel.compile_kernel(Path(hook.root), folder, kernel)
-        if not library:
-            pytest.skip(failure)
+    library, failure = compile_kernel.compile_kernel(Path(hook.root), folder)
+    if not library:
+        pytest.skip(failure)
 
 
-def test_a_wheel_gets_the_libraries_and_the_tree_stays_clean(hook, tmp_path_factory) -> None:
+def test_a_wheel_gets_the_library_and_the_tree_stays_clean(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     data = initialize(hook, "standard")
-    assert data["force_include"] == [f"{kernel.package}/{kernel.library_name}" for kernel in KERNELS]
+    assert data["force_include"] == [f"{PACKAGE}/{LIBRARY_NAME}"]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
-    sources = {name for kernel in KERNELS for name in kernel.sources}
-    assert {path.name for path in Path(hook.root).rglob("*.*")} == sources
+    assert {path.name for path in Path(hook.root).rglob("*.*")} == set(SOURCES)
 
 
-def test_an_editable_installation_has_them_in_the_tree(hook, tmp_path_factory) -> None:
+def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     assert initialize(hook, "editable") == {"force_include": []}
-    for kernel in KERNELS:
-        package = Path(hook.root, kernel.package)
-        assert {path.name for path in package.iterdir()} == {*kernel.sources, kernel.library_name}
-        sources = kernel.source_paths(Path(hook.root))
-        library = shared_library.load_library(package / kernel.library_name, sources, {})
-        assert library.source_digest() == shared_library.source_digest(sources)
+    package = Path(hook.root, PACKAGE)
+    assert {path.name for path in package.iterdir()} == {*SOURCES, LIBRARY_NAME}
+    library = shared_library.open_library(package / LIBRARY_NAME)
+    assert library.source_digest() == shared_library.source_digest()
 
 
 def test_without_a_compiler_zig_is_a_build_dependency(hook, no_compiler, monkeypatch) -> None:
@@ -90,7 +85,6 @@ def test_a_failed_compilation_is_a_warning_and_the_build_succeeds(hook, no_compi
     assert initialize(hook, "standard") == {"force_include": []}
     said = capsys.readouterr().err
     assert "n-gram kernel: not compiled, queries will be slower: no C compiler found" in said
-    assert "model kernel: not compiled, models will be slower on a CPU: no C compiler found" in said
 
 
 @pytest.mark.parametrize(
@@ -108,14 +102,13 @@ def test_after_a_compiler_that_fails_the_next_is_tried(hook, tmp_path, monkeypat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the wheel's name promises this of Linux")
-def test_the_libraries_depend_on_no_other(hook, tmp_path) -> None:
+def test_the_library_depends_on_no_other(hook, tmp_path) -> None:
     """So that the wheel may be named for the oldest systems and for every C library."""
     needs_compiler(hook, tmp_path)
-    for kernel in KERNELS:
-        library, _ = compile_kernel.compile_kernel(Path(hook.root), tmp_path, kernel)
-        try:
-            sections = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True).stdout
-        except FileNotFoundError:
-            pytest.skip("no readelf")
-        assert "Dynamic section" in sections
-        assert "NEEDED" not in sections
+    library, _ = compile_kernel.compile_kernel(Path(hook.root), tmp_path)
+    try:
+        sections = subprocess.run(["readelf", "-d", str(library)], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        pytest.skip("no readelf")
+    assert "Dynamic section" in sections
+    assert "NEEDED" not in sections

@@ -21,7 +21,6 @@ from spd_lsp.training.gguf_weights import read_model
 from spd_lsp.training.handover import pack_run, unpack_run
 from spd_lsp.training.recipe import (
     Recipe,
-    make_adapter,
     make_base,
     make_decay,
     make_gguf,
@@ -38,7 +37,7 @@ from spd_lsp.training.recipe import (
 from spd_lsp.training.train import ModelShape, Progress, TrainingPlan
 from tests.training.base_files import write_published
 
-TINY = ModelShape(width=16, inner=24, layers=2, heads=2)
+TINY = ModelShape(width=32, inner=32, layers=2, heads=2)
 
 
 def ignore(progress: Progress, loss: float) -> None:
@@ -104,48 +103,17 @@ def test_the_steps_lead_from_a_corpus_to_a_model(work: Path) -> None:
     assert facts["plan"]["tokens"] == facts["progress"]["tokens"] == 1800
     assert [*facts["validation"]] == ["python", "typescript"]
     assert facts["validation"]["typescript"]["gaps"]["tokens"] > 0
-    assert {*measure_by_language(make, work / "out")} == {"python", "typescript"}
-    with_adapter = make_adapter(make, work / "out", 2, ignore)
-    assert with_adapter and with_adapter["adapter"]["steps"] == 2
-    assert "| with the adapter |" in (work / "out" / "MODEL_CARD.md").read_text()
+    assert {*measure_by_language(make, work / "exported")} == {"python", "typescript"}
     tables: dict[str, int] = {}
     make_ngrams(make, work / "out", lambda language, table: tables.update({language: table.files}))
     assert all(files > 30 for files in tables.values())
     assert {path.name for path in (work / "out").iterdir()} == {
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
+        "spd-lsp-starter.gguf",
         "python.ngt",
         "typescript.ngt",
-        "tokenizer.json",
-        "tokenizer_config.json",
         "MODEL_CARD.md",
-        "decoder.json",
-        "draft_adapter.safetensors",
         "training.json",
     }
-
-
-@pytest.mark.slow
-def test_an_adapter_is_continued_for_the_same_model_only(encoded: Path) -> None:
-    make, out = recipe_in(encoded), encoded / "out"
-    make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
-    make_starter(make, out, "run")
-    steps: list[int] = []
-    assert make_adapter(make, out, 3, lambda progress, loss: steps.append(progress.step), stop_after_one) is None
-    assert not (out / "draft_adapter.safetensors").exists()
-    assert make_adapter(make, out, 3, lambda progress, loss: steps.append(progress.step))
-    assert steps == [1, 2, 3]
-    with pytest.raises(UserError, match="another number of steps; remove that folder"):
-        make_adapter(make, out, 4, ignore)
-    shutil.rmtree(encoded / "draft_adapter")
-    facts = make_adapter(make, out, 2, ignore, further=True)
-    assert facts and (facts["adapter"]["steps"], facts["adapter"]["tokens"]) == (5, 5 * 2 * make.length)
-    make_starter(make, out, "run")
-    shutil.rmtree(encoded / "draft_adapter")
-    with pytest.raises(UserError, match="no draft adapter that could be trained further"):
-        make_adapter(make, out, 2, ignore, further=True)
-    assert not (out / "draft_adapter.safetensors").exists(), "an adapter of other weights would stay"
 
 
 @pytest.mark.slow
@@ -189,7 +157,7 @@ def test_a_run_from_a_model_of_another_tokenizer_can_be_interrupted(encoded: Pat
     make_starter(make, encoded / "before", "run")
     parts, whole = (of_another_tokenizer(encoded, tmp_path / name) for name in ("parts", "whole"))
     for again in (parts, parts, whole):
-        make_start(again, encoded / "before", 3)
+        make_start(again, encoded / "exported", 3)
         make_weights(again, plan, ignore, (lambda progress: True) if again is parts else never)
     facts = make_starter(parts, tmp_path / "out", "run")
     assert (facts["shape"]["layers"], facts["progress"]["before"], facts["progress"]["tokens"]) == (3, 1200, 1200)
@@ -214,11 +182,11 @@ def test_a_started_run_accepts_no_starting_model(encoded: Path) -> None:
     make_weights(make, TrainingPlan(tokens=600, rows_a_step=2, low="float32"), ignore)
     make_starter(make, encoded / "model", "run")
     with pytest.raises(UserError, match="leave out --from"):
-        make_start(make, encoded / "model")
+        make_start(make, encoded / "exported")
     fresh = recipe_in(encoded / "fresh")
     shutil.copytree(encoded / "tokenizer", fresh.work / "tokenizer")
     with pytest.raises(UserError, match="has 2 layers and cannot lose any"):
-        make_start(fresh, encoded / "model", 1)
+        make_start(fresh, encoded / "exported", 1)
     with pytest.raises(UserError, match=r"training\.json"):
         make_start(fresh, encoded / "tokenizer")
 
@@ -294,8 +262,7 @@ def test_all_runs_every_step_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
     for name in ("corpus", "tokenizer", "rows", "weights", "decay"):
         monkeypatch.setattr(recipe, f"make_{name}", lambda *given, name=name, **named: done.append(name))
     monkeypatch.setattr(recipe, "make_starter", lambda *given: done.append("starter") or {"validation": {}})
-    monkeypatch.setattr(recipe, "make_adapter", lambda *given, **named: done.append("adapter"))
     monkeypatch.setattr(recipe, "make_ngrams", lambda *given: done.append("ngrams"))
     result = CliRunner().invoke(main, ["all", "--work", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0
-    assert done == ["corpus", "tokenizer", "rows", "weights", "decay", "starter", "adapter", "ngrams"]
+    assert done == ["corpus", "tokenizer", "rows", "weights", "decay", "starter", "ngrams"]

@@ -13,7 +13,6 @@ from transformers import LlamaConfig
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint, workers
-from spd_lsp.training.draft_adapter import train_adapter
 from spd_lsp.training.train import create_model, create_optimisers, train
 from tests.training.test_train import PLAN, ROWS, after
 
@@ -40,32 +39,10 @@ if workers.rank() == 0:
 """
 
 
-# argv: folder of the run
-ADAPTER_PROGRAM = """
-import sys
-from pathlib import Path
-import torch
-from spd_lsp.training import workers
-from spd_lsp.training.draft_adapter import train_adapter
-from spd_lsp.training.train import create_model
-from tests.training.conftest import LENGTH, VOCABULARY
-from tests.training.test_train import ROWS
-from spd_lsp.training.train import ModelShape, starter_config
-
-torch.set_num_threads(1)
-workers.join()
-config = starter_config(VOCABULARY, LENGTH, ModelShape(width=16, inner=24, layers=4, heads=4))
-model, losses = create_model(config, seed=3), []
-train_adapter(model, ROWS, 4, Path(sys.argv[1]), report=lambda progress, loss: losses.append(loss))
-if workers.rank() == 0:
-    print(len(losses), losses[0])
-"""
-
-
-def run_two(folder: Path, last: int, source: str = PROGRAM) -> tuple[int, float]:
+def run_two(folder: Path, last: int) -> tuple[int, float]:
     """Train in two processes; return the number of steps and the first loss."""
     program = folder.with_suffix(".py")
-    program.write_text(source)
+    program.write_text(PROGRAM)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, str(program), str(folder), str(last)],
@@ -91,17 +68,6 @@ def test_two_processes_learn_what_one_learns_and_resume(config: LlamaConfig, tmp
     assert (progress["step"], progress["tokens"]) == (6, 6 * 2 * 48)
     for name, parameter in one.named_parameters():
         assert torch.allclose(parameter, two.get_parameter(name), atol=1e-4), name
-
-
-def test_two_processes_learn_the_draft_adapter_that_one_learns(config: LlamaConfig, tmp_path: Path) -> None:
-    losses: list[float] = []
-    model = create_model(config, seed=3)
-    one = train_adapter(model, ROWS, 4, tmp_path / "one", report=lambda progress, loss: losses.append(loss))
-    steps, loss = run_two(tmp_path / "two", 0, ADAPTER_PROGRAM)
-    assert (steps, loss) == (4, pytest.approx(losses[0], rel=1e-5))
-    two = train_adapter(model, ROWS, 4, tmp_path / "two")  # has its steps already
-    for name, weights in one.weights().items():
-        assert torch.allclose(weights, two.weights()[name], atol=1e-3), name
 
 
 def test_alone_a_process_has_all_rows_and_waits_for_nobody() -> None:

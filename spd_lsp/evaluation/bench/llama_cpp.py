@@ -10,26 +10,22 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from ngram_builders.errors import UserError
-from spd_lsp.evaluation.bench.gguf_file import Unsupported, write_gguf
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.library import Batch, context_settings, describe_library, load_library
-from spd_lsp.models.llama.prepared import read_source
 
 
 class LlamaCpp:
     """A model in llama.cpp: the prompt is read once, then k rows continue it, one token of each per pass."""
 
-    def __init__(self, folder: Path, rows: int, positions: int, threads: int) -> None:
-        """Load a model. `positions` counts the prompt and all drafts together. Raises `Unsupported`."""
+    def __init__(self, file: Path, rows: int, positions: int, threads: int) -> None:
+        """Load a GGUF file. `positions` counts the prompt and all drafts together."""
         self.library = load_library()
-        model, self.weights = _open_model(folder)
+        model = LlamaModel(file)
         context = self.library.llama_init_from_model(model.pointer, context_settings(positions, rows))
         self.context, self.size, self.width = context, max(positions, rows), model.size
         self.batch: Any = self.library.llama_batch_init(self.size, 0, 1)
@@ -38,8 +34,8 @@ class LlamaCpp:
         weakref.finalize(self, _release, self.library, self.batch, context, model)
 
     def __str__(self) -> str:
-        """Describe library and weights, for a report."""
-        return f"{describe_library()}, weights {self.weights}"
+        """Describe the library, for a report."""
+        return describe_library()
 
     def prefill(self, prompt: Sequence[int], rows: int) -> Floats:
         """Read a prompt into an empty cache for so many rows. Return the logits [V] of its last position."""
@@ -82,19 +78,6 @@ class LlamaCpp:
         for done in range(tokens - 1):
             steps.append(self.step(steps[-1], len(prompt) + done).argmax(axis=1))
         return np.stack(steps, axis=1)
-
-
-def _open_model(folder: Path) -> tuple[LlamaModel, str]:
-    """The model and how its weights are stored: the user's GGUF file, or one made of a folder's weights."""
-    if source := read_source(folder):
-        return LlamaModel(Path(source.path)), "of the file"
-    with TemporaryDirectory(ignore_cleanup_errors=True) as made:
-        path = Path(made) / "model.gguf"
-        precision = write_gguf(folder, path)
-        try:
-            return LlamaModel(path), f"in {'single' if precision == 'float32' else 'half'} precision"
-        except UserError as error:
-            raise Unsupported("cannot load this model") from error
 
 
 def top_tokens(logits: Floats, k: int) -> Ids:

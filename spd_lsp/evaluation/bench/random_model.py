@@ -13,7 +13,7 @@ from spd_lsp.models.open_checkpoint import choose_device, choose_dtype
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.torch.select import on_gpu
+from spd_lsp.models.torch.select import in_torch
 from spd_lsp.models.transformers_engine import TransformersEngine
 
 
@@ -56,7 +56,7 @@ def random_model(shape: str, device: str) -> tuple[Engine, Any, list[str]]:
     reference = TransformersEngine(network)
     remarks: list[str] = []
     capture = CudaCapture if chosen.type == "cuda" else lambda device: None
-    engine = on_gpu(reference, network, remarks.append, capture)
+    engine = in_torch(reference, network, remarks.append, capture)
     if engine is reference:  # the remarks say why; its speed is of interest nevertheless
         engine = TorchEngine(convert(network), capture(network.device), remarks.append)
     return engine, network, remarks

@@ -80,15 +80,7 @@ def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any
     network = None
     if "transformers" in parts and not read_source(options.folder):
         network = _load_transformers(options, str(engine.device) if engine else "cpu")
-    precision = ["weights in 8 bits"] if _is_in_8_bits(engine) else []
-    return engine, network, [*precision, *(line for line in remarks if "runs in " in line)]
-
-
-def _is_in_8_bits(engine: Any) -> bool:
-    """Whether an engine computes with fewer bits than transformers beside it."""
-    from spd_lsp.models.numpy.decoder import Dense, NumpyEngine
-
-    return isinstance(engine, NumpyEngine) and not all(isinstance(each, Dense) for each in engine.decoder.linears)
+    return engine, network, [line for line in remarks if "runs in " in line]
 
 
 def _gguf_path(options: BenchOptions) -> Path:
@@ -154,17 +146,11 @@ def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer, vocabulary: int) 
 
 
 def load_llama_cpp(setup: BenchSetup, options: BenchOptions) -> tuple[LlamaCpp | None, str]:
-    """llama.cpp, where it is installed and predicts what the engine predicts; and a line for the report."""
-    from spd_lsp.evaluation.bench.gguf_file import Unsupported
-    from spd_lsp.models.llama.library import Unavailable
-
+    """llama.cpp itself, where it predicts what the engine predicts; and a line for the report."""
     assert setup.model is not None
-    if options.shape or str(setup.model.device) != "cpu":
-        return None, "skipped: compared on a CPU with a stored model only"
-    try:
-        model = open_llama_cpp(options, len(setup.prompt))
-    except (Unsupported, Unavailable) as error:
-        return None, f"skipped: {error}"
+    if read_source(options.folder) is None or str(setup.model.device) != "cpu":
+        return None, "skipped: compared on a CPU with a GGUF file only"
+    model = open_llama_cpp(options, len(setup.prompt))
     theirs = model.drafts(setup.prompt, 1, setup.tokens, lambda: None)[0].tolist()
     same = [a == b for a, b in zip(theirs, _greedy_ids(setup), strict=True)]
     agreeing = same.index(False) if False in same else len(same)
@@ -178,7 +164,7 @@ def open_llama_cpp(options: BenchOptions, prompt_tokens: int) -> LlamaCpp:
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp as Opened
 
     rows = max(options.ks)
-    return Opened(options.folder, rows, prompt_tokens + rows * options.tokens, options.threads)
+    return Opened(_gguf_path(options), rows, prompt_tokens + rows * options.tokens, options.threads)
 
 
 def _greedy_ids(setup: BenchSetup) -> list[int]:

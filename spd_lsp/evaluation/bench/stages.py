@@ -41,7 +41,7 @@ STAGES = {
     "adjusted": "tables of the file",
     "places": "copies: search",
     "continuations": "copies: texts",
-    "with_copies": "copies: texts",
+    "rank_candidates": "copies: texts",
     "_matching_names": "names",
     "make_offer": "offer",
 }
@@ -51,7 +51,7 @@ _IN_STEPS = (STEPS, QUERIES, _CANDIDATES, _HYPOTHESES, _TEXTS)
 # Inside the decoder, what the innermost of these files is about.
 _DECODING = {
     "spd_lsp/models/base.py": STEPS,
-    "spd_lsp/models/numpy/": STEPS,
+    "spd_lsp/models/llama/": STEPS,
     "spd_lsp/models/torch/": STEPS,
     "ngram_builders/": QUERIES,
     "spd_lsp/ngrams/": QUERIES,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.models.checkpoint.hub import bundled_domains, locate
 from spd_lsp.progress import track
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def prepare_experiment(
     from spd_lsp.models.load import load
 
     network = load(folder, device)
-    network.tells_drafts_apart = False  # in the paper, all drafts share one distribution
     if before + after > network.max_positions:
         raise UserError(
             f"{model} reads {network.max_positions} tokens, but prefix and drafts take {before} + {after}; use a "
@@ -91,7 +90,7 @@ def _built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[
     from ngram_builders.table.reader import Table
     from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
 
-    tables = built_in_domains(folder) if model == STARTER else {}
+    tables = bundled_domains(model, folder)
     return [
         (Table.open(path, tokens.fingerprint).columns, BUILT_IN_WEIGHT)
         for language, path in tables.items()

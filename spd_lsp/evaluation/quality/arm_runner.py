@@ -15,11 +15,18 @@ from typing import Any
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.calibration import calibration_for
+from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.completer import Completer, CompletionModel
 from spd_lsp.completion.context import CompletionShape, build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import Completion, Offer, OfferInputs, make_offer, offer_alone
+from spd_lsp.completion.offer import (
+    Completion,
+    Offer,
+    OfferInputs,
+    keep_parseable,
+    make_offer,
+    offer_alone,
+)
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.beam_search import beam
@@ -62,8 +69,8 @@ class UniformModel:
 
 
 @dataclass(frozen=True, slots=True)
-class UnadaptedModel:
-    """Gives all drafts one distribution, as in the paper: an ablation of the draft adapter."""
+class UnmixedModel:
+    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
 
     model: Model
 
@@ -72,28 +79,16 @@ class UnadaptedModel:
         return self.model.prefill(ids, check)
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read the mixture."""
-        return self.model.step(ids, weights)
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read the mixture of each row."""
-        return self.model.step_rows(rows, parents)
-
-    def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Read a draft's last token."""
-        return self.model.read_draft(draft)
-
-
-class UnmixedModel(UnadaptedModel):
-    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read the token with the largest weight."""
         return self.model.step(*_heaviest(ids, weights))
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read the token with the largest weight of each row."""
         return self.model.step_rows([_heaviest(*row) for row in rows], parents)
+
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """Read a draft's last token."""
+        return self.model.read_draft(draft)
 
 
 def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
@@ -120,6 +115,7 @@ class ArmResult:
     tokens: int  # of the longest draft
     wall_ms: float
     cpu_ms: float
+    candidates: Sequence[Completion] = ()  # what the product chose from, as far as it can be code
 
     @property
     def drafts(self) -> list[str]:
@@ -129,7 +125,14 @@ class ArmResult:
     def record(self) -> dict[str, Any]:
         """All of it as JSON has it."""
         costs = {name: getattr(self, name) for name in ("passes", "rows", "tokens", "wall_ms", "cpu_ms")}
-        return {"drafts": self.drafts, "probabilities": [one.probability for one in self.completions], **costs}
+        shown = {"drafts": self.drafts, "probabilities": [one.probability for one in self.completions]}
+        return shown | costs | {"candidates": [_evidence(one) for one in self.candidates]}
+
+
+def _evidence(one: Completion) -> tuple[str, float, tuple[int, int, int] | None]:
+    """The text of a candidate, its score, and the length, count and places of its match."""
+    match = one.match
+    return one.text, one.score, (match.length, match.count, match.places) if match else None
 
 
 class ArmRunner:
@@ -178,23 +181,21 @@ class ArmRunner:
             drafts = self._decode(arm, request.texts.request(mixture), settings)
             offer = _offer_drafts(arm, drafts, inputs, settings)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        return ArmResult(
-            offer.completions, drafts.passes, drafts.rows, drafts.longest, wall_ms=wall * 1000, cpu_ms=cpu * 1000
-        )
+        costs = drafts.passes, drafts.rows, drafts.longest, 1000 * wall, 1000 * cpu
+        candidates, document = offer.candidates, request.document
+        candidates = keep_parseable(candidates, document.text, request.cursor, document.language, len(candidates))
+        return ArmResult(offer.completions, *costs, candidates)
 
     def _inputs(self, arm: Arm, request: ArmRequest, mixture: Mixture | None, settings: Settings) -> OfferInputs:
         """What the product would know here."""
         document, cursor, texts = request.document, request.cursor, request.texts
-        told_apart = self.model.tells_drafts_apart and not ARM_KINDS[arm.kind].unadapted
-        calibration = calibration_for(with_ngrams=mixture is not None, tells_drafts_apart=told_apart)
         places = texts.places(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
-        return OfferInputs(document, cursor, texts, places, partial(document.matching_names, cursor), calibration)
+        names, weights = partial(document.matching_names, cursor), WITH_NGRAMS if mixture else MODEL_ALONE
+        return OfferInputs(document, cursor, texts, places, names, weights)
 
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
         kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
         model: Model = self.uniform if kind.without_model else self.model
-        if kind.unadapted:
-            model = UnadaptedModel(model)
         if kind.unmixed:
             model = UnmixedModel(model)
         if "length_penalty" in options:

@@ -40,7 +40,6 @@ class ArmKind:
     decoder: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     without_model: bool = False  # n-grams alone
-    unadapted: bool = False  # all drafts share one distribution, also of a model with a draft adapter
     unmixed: bool = False  # of several last tokens only the best draft's is read
     is_text: bool = False  # one of TEXT_BASELINES, which know neither model nor n-grams
     as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
@@ -52,13 +51,11 @@ ARM_KINDS: dict[str, ArmKind] = {
     "uncopied": ArmKind("superposed"),
     "best-first": ArmKind("best-first", as_product=True),
     "best-first-alone": ArmKind("best-first"),
-    "unadapted": ArmKind("superposed", as_product=True, unadapted=True),
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The paper's decoder with its numbers for Llama-2-7B.
     "paper": ArmKind(
         "superposed",
         {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"},
-        unadapted=True,
     ),
     "unmixed": ArmKind("superposed", unmixed=True),
     "no-lm": ArmKind("superposed", without_model=True),

@@ -20,7 +20,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
-from spd_lsp.completion.languages import LANGUAGES
+from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.evaluation.quality.code_lines import CODE, LEXEME, CodeLine, code_lines
 
 LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (

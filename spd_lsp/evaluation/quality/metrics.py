@@ -10,9 +10,11 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.completer import CompletionResult
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
 from spd_lsp.evaluation.quality.code_lines import LEXEME
+
+_NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
 
 Pair = tuple[float, float]
 Metric = Callable[[Sequence[str], str, int], Pair]
@@ -94,31 +96,32 @@ class TypedLine:
     accepted: int
 
 
-def type_line(target: str, complete: Callable[[str], Sequence[str]], most: int = 3) -> TypedLine:
-    """Simulate a person who types a target and accepts drafts wherever that saves keystrokes.
+def type_line(
+    target: str,
+    complete: Callable[[str], Sequence[Completion]],
+    most: int = 3,
+    start: CompletionRequest = _NOWHERE,
+) -> TypedLine:
+    """Simulate a person who types a target at the start and accepts completions wherever that saves keystrokes.
 
-    `complete` returns the drafts after a prefix of the target, best first, of which `most` are shown. A character
-    costs 1, accepting 1, each step down the list 1. Drafts that agree with what is typed stay on offer, and more
-    are requested when they are by the server.
-    Example: target `abcd`, drafts `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
+    `complete` returns the completions after a prefix of the target, best first, of which `most` are shown. A
+    character costs 1, accepting 1, each step down the list 1. What is shown on the way is what the server shows.
+    Example: target `abcd`, completions `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
     """
     written, keystrokes, requests, accepted = 0, 0, 0, 0
-    left: CompletionResult | None = None  # None: nothing is known yet of what may follow
+    recent = RecentResults()
     while written < len(target):
-        if left is None or left.asks_again:
-            drafts = [Completion(text, 0.0, ends=False) for text in complete(target[:written])]
-            left = CompletionResult(drafts, most).with_left(left)
+        request = start.with_typed(target[:written])
+        shown = recent.find(request, lambda result: True)
+        if shown is None or shown.needs_refresh:
+            result = CompletionResult(list(complete(target[:written])), most)
+            shown = recent.add(request, merge_previous(result, shown))
             requests += 1
-        texts = [draft.text for draft in left.completions]
+        texts = [one.text for one in shown.completions]
         saved, rank = _best_to_accept(texts, target[written:])
-        if saved > 0:
-            written += len(texts[rank])
-            keystrokes += 1 + rank
-            accepted += 1
-            left = None
-            continue
-        written, keystrokes = written + 1, keystrokes + 1
-        left = left.after(target[written - 1])
+        written += len(texts[rank]) if saved > 0 else 1
+        keystrokes += 1 + rank if saved > 0 else 1
+        accepted += saved > 0
     return TypedLine(keystrokes, len(target), requests, accepted)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
@@ -27,7 +28,7 @@ from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, HeldOutNgra
 from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
 from spd_lsp.evaluation.quality.metrics import type_line
 from spd_lsp.evaluation.quality.store import Record, ResultStore
-from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, locate
+from spd_lsp.models.checkpoint.hub import STARTER, bundled_domains, locate
 from spd_lsp.models.load import load
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
@@ -76,7 +77,7 @@ class QualityRun:
 
     def package_ngrams(self, package: PackageFiles, *, dependencies: bool = False) -> PackageNgrams:
         """Count a package's n-grams; the starter's built-in tables stand beside them, and its dependencies'."""
-        built_in = built_in_domains(self.folder) if self.options.model == STARTER else {}
+        built_in = bundled_domains(self.options.model, self.folder)
         return PackageNgrams(package, self.tokens, built_in, dependencies=dependencies)
 
     def held_out_ngrams(self, *, dependencies: bool = False) -> HeldOut:
@@ -159,7 +160,11 @@ class ExampleTrial:
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:
         target = self.example.target
         most = arm.settings.get("drafts", self.runner.settings.drafts)
-        line = type_line(target, lambda written: self._complete(arm, self._request(written)).drafts, most)
+        text = text_without_target(self.file.text, self.example, "", right=self.right)
+        start = CompletionRequest(text, self.example.at, self.file.language, None, "", explicit=False)
+        line = type_line(
+            target, lambda written: self._complete(arm, self._request(written)).completions, most, start
+        )
         return dataclasses.asdict(line)
 
     def _request(self, written: str = "") -> ArmRequest:

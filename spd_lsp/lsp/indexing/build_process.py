@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -43,25 +45,57 @@ class BuildTask:
 async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:
     """Run a build; the last event is not PROGRESS."""
     command = python("spd_lsp.commands.index_folder", json.dumps(asdict(task)))
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=nothing, cwd=AWAY, creationflags=BACKGROUND
+        process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=nothing, cwd=AWAY, creationflags=BACKGROUND
         )
     except OSError as error:
         yield BuildEvent(FAILED, f"cannot start a process: {error.strerror}")
         return
     lower_priority(process.pid)
-    last = BuildEvent(FAILED, "the build ended early")
-    assert process.stdin and process.stdout
+    last = BuildEvent(PROGRESS)
+    lines = _Lines(process)
+    assert process.stdin
     try:
-        async for line in process.stdout:
+        while line := await lines.get():
             last = BuildEvent(**json.loads(line))
             yield last
         if last.kind == PROGRESS:
             yield BuildEvent(FAILED, "the build ended early")
     finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        process.stdin.close()  # else its end of the pipe outlives the event loop
-        await process.wait()
+        process.kill()
+        process.stdin.close()
+        while await lines.get():
+            pass
+
+
+class _Lines:
+    """What a process prints, and b"" for ever when it has ended.
+
+    A thread reads it and waits for the end: asyncio's own processes print tracebacks if the event loop ends first.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.unread: asyncio.Queue[bytes] = asyncio.Queue()
+        self.ended = False
+        threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    async def get(self) -> bytes:
+        """The next line."""
+        line = b"" if self.ended else await self.unread.get()
+        self.ended = not line
+        return line
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        with process.stdout as lines:
+            for line in lines:
+                self._tell(line)
+        process.wait()
+        self._tell(b"")
+
+    def _tell(self, line: bytes) -> None:
+        with suppress(RuntimeError):  # the event loop has ended
+            self.loop.call_soon_threadsafe(self.unread.put_nowait, line)

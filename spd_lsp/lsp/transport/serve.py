@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _MAX_SESSIONS = 64
 _MAX_UNAUTHENTICATED = 64  # connections
+_MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait for ever, as for a file on a lost network disk
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,15 @@ def serve_stdio(server: SpdServer, *, verbose: int = 0) -> int:
     writer = PipeWriter(os.dup(1))
     os.dup2(2, 1)  # nothing else that prints, C libraries included, may corrupt the protocol
     asyncio.run(_serve_editor(server, writer))
+    _exit_soon(_exit_status(server))
     return _exit_status(server)
+
+
+def _exit_soon(status: int) -> None:
+    """End the process even if a thread does not end."""
+    timer = threading.Timer(_MAX_EXIT_SECONDS, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
 
 
 async def _serve_editor(server: SpdServer, writer: PipeWriter) -> None:

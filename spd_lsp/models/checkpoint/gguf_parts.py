@@ -47,7 +47,9 @@ def find_in_folder(folder: Path) -> Path | None:
     """The model in a folder that holds GGUF files and no other model; `UserError` if there are several."""
     if (folder / "config.json").is_file():
         return None
-    models = sorted(path for path in folder.glob("*.[gG][gG][uU][fF]") if is_model_file(path.name))
+    models = sorted(
+        path for path in folder.glob("*.[gG][gG][uU][fF]") if is_model_file(path.name) and path.is_file()
+    )
     if len(models) > 1:
         raise UserError(f"{folder} holds {len(models)} GGUF models; name one of them, such as {models[0]}")
     return models[0] if models else None

@@ -21,7 +21,7 @@ from spd_lsp.extras import missing_for_models
 from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, STORED_GGUF, expand_home, is_gguf, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -46,8 +46,10 @@ def lasting(model: str) -> str:
 
 
 def _find(model: str, report: Callable[[str], None]) -> Path:
+    if model == NO_MODEL:
+        return _prepare_vocabulary(_starter_file(), report)
     if model == STARTER:
-        return _complete(Path(str(files("spd_lsp") / "starter")), model)
+        return _prepare_gguf(_starter_file(), model, report)
     if STORED_GGUF.fullmatch(model):
         program, _, name = model.partition(":")
         path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
@@ -65,6 +67,29 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
         f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
         "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
     )
+
+
+def _starter_file() -> Path:
+    """The GGUF file in this package, or in the folder that `SPD_LSP_STARTER` names."""
+    folder = Path(os.environ.get("SPD_LSP_STARTER") or str(files("spd_lsp") / "starter"))
+    if found := find_in_folder(folder):
+        return found
+    raise UserError(f"{folder} has no GGUF file, which the bundled model is; install spd-lsp again")
+
+
+def _prepare_vocabulary(path: Path, report: Callable[[str], None]) -> Path:
+    """The folder that stands for a file's vocabulary. Imported late as well."""
+    from spd_lsp.models.llama.prepared import prepare_vocabulary
+
+    return prepare_vocabulary(path, report)
+
+
+def _beside(folder: Path) -> Path:
+    """Where the files that come with a model lie: beside its GGUF file, if the folder stands for one."""
+    from spd_lsp.models.llama.prepared import read_source
+
+    source = read_source(folder)
+    return Path(source.path).parent if source else folder
 
 
 def _prepare_gguf(path: Path, name: str, report: Callable[[str], None]) -> Path:
@@ -93,6 +118,11 @@ def _complete(folder: Path, model: str) -> Path:
             "convert them with `save_pretrained(..., safe_serialization=True)`"
         )
     check_index(folder)
+    for path in folder.iterdir():
+        if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be read for ever
+            raise UserError(
+                f"model {model}: expected files in {folder}, found {path.name}, which is none; delete it"
+            )
     return folder
 
 
@@ -196,12 +226,17 @@ def vocabulary(folder: Path) -> int | None:
 def known_languages(folder: Path) -> frozenset[str] | None:
     """The languages of the code a model was trained on, as its training.json says; None: it may know any."""
     try:
-        sources = json.loads((folder / "training.json").read_bytes())["sources"]
+        sources = json.loads((_beside(folder) / "training.json").read_bytes())["sources"]
         return frozenset(str(source["language"]) for source in sources if not source.get("skipped")) or None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
+def bundled_domains(model: str, folder: Path) -> dict[str, Path]:
+    """The built-in n-gram tables, for the bundled model or none at all."""
+    return built_in_domains(folder) if model in (STARTER, NO_MODEL) else {}
+
+
 def built_in_domains(folder: Path) -> dict[str, Path]:
     """The n-gram tables that come with a model, by language: `python.ngt` beside the weights is about Python."""
-    return {path.stem: path for path in sorted(folder.glob("*.ngt"))}
+    return {path.stem: path for path in sorted(_beside(folder).glob("*.ngt"))}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,16 @@ _LAYERS = re.compile(r"n_layers?|num_(?:\w+_)?layers|(?:en|de)coder_layers")
 _SIZE = re.compile(r"n(?:um)?_\w+|\w+_(?:size|dim|window|embeddings|positions|heads|layers|experts)|d_model|d_ff")
 
 
-SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time: 8 bits gain little there
+SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time
 
 
 class DoesNotFit(UserError):
     """The weights need more memory than there is."""
 
 
-def bytes_in_8_bits(sizes: Sequence[int]) -> int:
-    """About what tensors of these sizes take in 8 bits; the largest, the embedding, is stored in 16 bits, too."""
-    return sum(sizes) + 3 * max(sizes, default=0)
+def memory_needed(folder: Path) -> int:
+    """About how many bytes the weights in a folder take on a CPU, where they are computed in 32 bits."""
+    return 4 * sum(tensor_sizes(folder))
 
 
 def check_memory(folder: Path, bytes_each: int, free: int | None, device: str) -> None:
@@ -63,7 +63,7 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def read_json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """The content of a small file; ValueError for one that is too large or not JSON."""
     if (size := path.stat().st_size) > _MAX_JSON_BYTES:
         raise ValueError(f"it has {size >> 20} MB, and at most {_MAX_JSON_BYTES >> 20} MB are read")
@@ -75,7 +75,7 @@ def check_config_sizes(folder: Path) -> None:
     """Raise `UserError` if config.json names larger sizes than the weights have; a damaged one is read later."""
     path = folder / "config.json"
     try:
-        config = read_json(path)
+        config = _read_json(path)
     except (OSError, ValueError, RecursionError):
         return
     sizes = tensor_sizes(folder)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 _DROP = 4  # MADV_DONTNEED: pages that were not written to are read from their file again
@@ -23,22 +22,15 @@ class MappedPages:
     def give_back(self, first: int, size: int) -> None:
         """Drop pages that nobody wrote to, if they are a file's: others would lose their content."""
         end = first + size
-        if any(low <= first and end <= high for low, high, _ in self.ranges):
+        if any(low <= first and end <= high for low, high in self.ranges):
             start = first - first % mmap.PAGESIZE
             ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DROP)
 
-    def give_back_files(self, paths: Iterable[Path]) -> None:
-        """Drop the pages of files that are only read."""
-        names = {os.path.realpath(path) for path in paths}
-        for low, high, name in self.ranges:
-            if name in names:
-                self.give_back(low, high - low)
 
-
-def _file_ranges(maps: str) -> Iterable[tuple[int, int, str]]:
-    """The addresses and names of files among the lines that Linux shows of a process: those with an inode."""
+def _file_ranges(maps: str) -> Iterator[tuple[int, int]]:
+    """The addresses of files among the lines that Linux shows of a process: those with an inode."""
     for line in maps.splitlines():
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[4] != "0":
             low, high = fields[0].split("-")
-            yield int(low, 16), int(high, 16), fields[5]
+            yield int(low, 16), int(high, 16)

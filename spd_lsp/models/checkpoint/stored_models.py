@@ -93,7 +93,7 @@ def _ollama_folders() -> list[Path]:
 def _weights_of(folder: Path, manifest: Path) -> Path | None:
     """The file with the weights that a manifest names by their digest."""
     try:
-        if manifest.stat().st_size > _MAX_MANIFEST_BYTES:
+        if not manifest.is_file() or manifest.stat().st_size > _MAX_MANIFEST_BYTES:
             return None
         layers = json.loads(manifest.read_bytes())["layers"]
         digests = [str(layer["digest"]) for layer in layers if layer["mediaType"] == _WEIGHTS]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import Counter
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from ngram_builders.errors import UserError
@@ -21,20 +20,7 @@ def tensor_sizes(folder: Path) -> list[int]:
     return [size for _, _, size in _stored(folder)]
 
 
-def tensor_names(folder: Path) -> set[str]:
-    """The names of the tensors in a folder."""
-    return {name for name, _, _ in _stored(folder)}
-
-
-def main_dtype(folder: Path) -> str:
-    """The type of most numbers, as safetensors names it. Example: `BF16`."""
-    counts: Counter[str] = Counter()
-    for _, dtype, size in _stored(folder):
-        counts[dtype] += size
-    return max(counts, key=counts.__getitem__, default="")
-
-
-def weight_files(folder: Path) -> list[Path]:
+def _weight_files(folder: Path) -> list[Path]:
     """The files in a folder that would be read: some hold the same weights twice, for other programs."""
     if (folder / _WHOLE).is_file():
         return [folder / _WHOLE]
@@ -46,10 +32,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 def _stored(folder: Path) -> list[tuple[str, str, int]]:
     """The name and the type of each tensor in a folder, and how many numbers it has."""
-    return [tensor for path in weight_files(folder) for tensor in _stored_in(path)]
+    return [tensor for path in _weight_files(folder) for tensor in _stored_in(path)]
 
 
 def _stored_in(path: Path) -> list[tuple[str, str, int]]:
+    if not path.is_file():  # a pipe would be read for ever
+        return []
     try:
         with path.open("rb") as file:
             [length] = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))

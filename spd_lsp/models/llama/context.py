@@ -51,7 +51,7 @@ class Slot:
 
 
 class LlamaModel:
-    """The weights of a GGUF file, mapped, and its vocabulary."""
+    """The weights of a GGUF file, read into memory, and its vocabulary."""
 
     def __init__(self, path: Path, gpu_layers: int = 0) -> None:
         self.library = load_library()

@@ -5,6 +5,7 @@ Legend: M ids, D width.
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -29,7 +30,7 @@ class TokenEmbeddings:
         self.width, self.count = tensor.shape
         self.kind = GGMLQuantizationType(tensor.kind)
         self.row_bytes = _tensor_bytes(tensor) // self.count
-        self.offset = tensor.offset
+        self.offset, self.file_size = tensor.offset, header.sizes[tensor.path]
         self.file = tensor.path.open("rb", buffering=0)
         weakref.finalize(self, self.file.close)
         self.lock = threading.Lock()  # the file has one position
@@ -54,8 +55,10 @@ class TokenEmbeddings:
     def _read(self, token: int) -> Floats:
         self.file.seek(self.offset + token * self.row_bytes)
         data = self.file.read(self.row_bytes)
-        if len(data) != self.row_bytes:
-            raise UserError(f"{self.file.name} was cut off while it was open; fetch it again")
+        if len(data) != self.row_bytes or os.fstat(self.file.fileno()).st_size != self.file_size:
+            raise UserError(
+                f"{self.file.name} was changed while it was open; fetch it again and restart the server"
+            )
         row: Floats = dequantize(np.frombuffer(data, np.uint8), self.kind)
         return row
 

@@ -7,13 +7,12 @@ reader believes every count, and takes seconds for a large vocabulary.
 from __future__ import annotations
 
 import hashlib
-import mmap
 import struct
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -24,6 +23,7 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _MAX_HEADER_BYTES = 128 << 20  # one of 260,000 tokens has 15 MB
 _MAX_TENSORS = 1 << 16
+_BLOCK = 1 << 20
 # GGML's numbers of common data types.
 _NAMES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
@@ -142,11 +142,7 @@ def _read_file(path: Path) -> GgufHeader:
     """The header of one file; `UserError` if it is truncated, too large or none."""
     try:
         with path.open("rb") as file:
-            size = path.stat().st_size
-            if not size:
-                raise _Damaged("it is empty")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _read(path, data)
+            return _read(path, file)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (_Damaged, struct.error, UnicodeDecodeError) as error:
@@ -158,11 +154,14 @@ def _unusable(path: Path, reason: str) -> UserError:
     return UserError(f"{path} is no usable GGUF file: {reason}; fetch it again")
 
 
-def _read(path: Path, data: mmap.mmap) -> GgufHeader:
-    cursor = _Cursor(data)
-    if data[:4] != _MAGIC:
+def _read(path: Path, file: BinaryIO) -> GgufHeader:
+    size = path.stat().st_size
+    cursor = _Cursor(file, size)
+    if not size:
+        raise _Damaged("it is empty")
+    if cursor.take(len(_MAGIC)) != _MAGIC:
         raise _Damaged("it does not begin as one")
-    version, tensors, pairs = cursor.numbers("I", 1, start=4)[0], cursor.one("Q"), cursor.one("Q")
+    version, tensors, pairs = cursor.one("I"), cursor.one("Q"), cursor.one("Q")
     if version not in _VERSIONS:
         raise _Damaged(f"it has version {version}, and versions 2 and 3 are read")
     if max(tensors, pairs) > _MAX_TENSORS:
@@ -175,18 +174,18 @@ def _read(path: Path, data: mmap.mmap) -> GgufHeader:
     start = -(-cursor.place // alignment) * alignment
     placed = {name: replace(info, offset=start + info.offset) for name, info in infos.items()}
     for name, info in placed.items():
-        if info.offset > len(data):
+        if info.offset > size:
             raise _Damaged(f"it ends before the weight {name[:80]!r}: it was cut off")
-    return GgufHeader(path, {path: len(data)}, metadata, placed, _digest(data, cursor.place))
+    return GgufHeader(path, {path: size}, metadata, placed, _digest(file, cursor.data[: cursor.place], size))
 
 
-def _digest(data: mmap.mmap, header: int) -> str:
+def _digest(file: BinaryIO, header: bytes, size: int) -> str:
     """What tells a file from others: its header, its size, and samples of its weights."""
-    digest = hashlib.blake2b(data[:header], digest_size=8)
-    digest.update(len(data).to_bytes(8, "little"))
+    digest = hashlib.blake2b(header, digest_size=8)
+    digest.update(size.to_bytes(8, "little"))
     for number in range(_SAMPLES):
-        start = len(data) * number // _SAMPLES
-        digest.update(data[start : start + _SAMPLE_BYTES])
+        file.seek(size * number // _SAMPLES)
+        digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
 
 
@@ -199,24 +198,31 @@ def _tensor_info(cursor: _Cursor, path: Path) -> TensorInfo:
 
 
 class _Cursor:
-    """Reads one value after the other."""
+    """Reads one value after the other. A mapped file that somebody cuts short would end this process."""
 
-    def __init__(self, data: mmap.mmap) -> None:
-        self.data = data
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self.file = file
+        self.data = b""  # what was read, from the start
         self.place = 0
-        self.end = min(len(data), _MAX_HEADER_BYTES)
+        self.end = min(size, _MAX_HEADER_BYTES)
 
     def take(self, size: int) -> bytes:
         """The next bytes."""
         start = self.place
-        if size > self.end - start:
-            raise _Damaged("its header is damaged or cut off")
         self.place = start + size
+        self._read_up_to(self.place)
         return self.data[start : self.place]
 
-    def numbers(self, code: str, count: int, start: int | None = None) -> tuple[Any, ...]:
+    def _read_up_to(self, place: int) -> None:
+        """Have the bytes before a place, and some more: each time as many again."""
+        while place > len(self.data):
+            more = self.file.read(max(_BLOCK, len(self.data))) if place <= self.end else b""
+            if not more:
+                raise _Damaged("its header is damaged or cut off")
+            self.data += more
+
+    def numbers(self, code: str, count: int) -> tuple[Any, ...]:
         """So many numbers of one kind."""
-        self.place = self.place if start is None else start
         reader = struct.Struct(f"<{count}{code}")
         return reader.unpack(self.take(reader.size))
 
@@ -250,15 +256,15 @@ class _Cursor:
         """A list of texts, each of which takes eight bytes at least."""
         if count > (self.end - self.place) // 8:
             raise _Damaged("its header is damaged or cut off")
-        data, end, place, length = self.data, self.end, self.place, struct.Struct("<Q").unpack_from
+        place, length = self.place, struct.Struct("<Q").unpack_from
         texts = []
         for _ in range(count):
             start = place + 8
-            if start > end:
-                raise _Damaged("its header is damaged or cut off")
-            place = start + length(data, place)[0]
-            if place > end:
-                raise _Damaged("its header is damaged or cut off")
-            texts.append(data[start:place].decode("utf-8", "surrogateescape"))
+            if start > len(self.data):
+                self._read_up_to(start)
+            place = start + length(self.data, place)[0]
+            if place > len(self.data):
+                self._read_up_to(place)
+            texts.append(self.data[start:place].decode("utf-8", "surrogateescape"))
         self.place = place
         return texts

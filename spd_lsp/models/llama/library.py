@@ -18,12 +18,13 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.extras import install_command
 
-_INSTALL = install_command("llama")
+_INSTALL = install_command()
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
 
-_MODEL_SIZES = struct.Struct("2Q2i")  # two pointers, layers on the GPU, how they are split
-_DEFAULT_MODEL_SIZES = (0, 0, ALL_LAYERS, 1)
+_MODEL_SIZES = struct.Struct("2Q3i")  # two pointers, layers on the GPU, how they are split, how the file is read
+_DEFAULT_MODEL_SIZES = (0, 0, ALL_LAYERS, 1, -1)
+_READ = 0  # into memory: a mapped file that somebody cuts short ends this process
 _CONTEXT_SIZES = struct.Struct("4I")  # positions, batch, micro-batch, sequences
 _DEFAULT_CONTEXT_SIZES = (512, 2048, 512, 1)
 _FLAGS = slice(136, 142)
@@ -115,7 +116,8 @@ def load_library() -> Any:
         import xllamacpp.xllamacpp as package
     except ImportError as error:
         raise Unavailable(
-            f"GGUF models need llama.cpp ({error.name} is not installed); run: {_INSTALL}"
+            f"models need llama.cpp here, and {error.name} is not installed; run: {_INSTALL}, or "
+            "complete from n-grams alone with --model none"
         ) from error
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
@@ -147,7 +149,7 @@ def model_settings(gpu_layers: int) -> Settings:
     buffer = bytearray(bytes(load_library().llama_model_default_params().bytes))
     if _MODEL_SIZES.unpack_from(buffer) != _DEFAULT_MODEL_SIZES:
         raise _unknown_layout("model")
-    _MODEL_SIZES.pack_into(buffer, 0, 0, 0, gpu_layers, 1)
+    _MODEL_SIZES.pack_into(buffer, 0, 0, 0, gpu_layers, 1, _READ)
     return Settings.from_buffer_copy(bytes(buffer))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
-from spd_lsp.models.checkpoint.mapped_pages import MappedPages
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.embeddings import TokenEmbeddings, check_tensors
 from spd_lsp.models.llama.engine import LlamaEngine
@@ -47,6 +46,4 @@ def open_file(header: GgufHeader, device: str) -> LlamaEngine:
             f"{header.path.name} is a {header.architecture} model, whose state cannot be taken back "
             "after a draft; choose an attention-only model"
         )
-    # It keeps matrices in 4 bits twice, one copy rearranged for this processor: pages that are used come back.
-    MappedPages().give_back_files(header.sizes)
     return LlamaEngine(model, TokenEmbeddings(header), "gpu" if has_gpu and device != "cpu" else "cpu")

@@ -1,7 +1,7 @@
 """How byte-level vocabularies cut a text into words before they merge its bytes, as patterns.
 
 A GGUF file names this by a word that only llama.cpp knows. Which of these means the same is found by comparing
-tokens, not by the word.
+tokens, not by the word. A file of this project may hold patterns that llama.cpp has no word for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
+OWN_CUTS = "spd_lsp.cuts"  # the patterns in a file's metadata
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CJK = "[一-龥\u0800-\u4e00\uac00-\ud7ff]+"  # as DeepSeek wrote it

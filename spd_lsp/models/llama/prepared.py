@@ -27,6 +27,7 @@ from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
 from spd_lsp.models.checkpoint.load_progress import LoadProgress
 from spd_lsp.models.llama.header import GgufHeader, read_header
 from spd_lsp.models.llama.library import load_library
+from spd_lsp.models.llama.tokenizer import build_tokenizer, cuts_itself
 
 _SOURCE = "gguf.json"
 _MAX_FOLDERS = 16  # of some ten megabytes each
@@ -39,8 +40,13 @@ class GgufSource:
 
     path: str
     name: str  # as messages show it
-    library: str  # the version that was tried
+    library: str  # the version that was tried; empty where only the vocabulary is of use
     embedding_scale: float  # of mixtures, where the library scales the embeddings of tokens only
+
+    @property
+    def is_vocabulary(self) -> bool:
+        """Whether the folder stands for the file's vocabulary, and no model."""
+        return not self.library
 
 
 def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
@@ -58,6 +64,34 @@ def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
         write_source(folder, GgufSource(str(path), name, source.library, source.embedding_scale))
     os.utime(folder)
     return folder
+
+
+def prepare_vocabulary(path: Path, report: Callable[[str], None]) -> Path:
+    """The folder for the vocabulary of a file; llama.cpp is not asked if the file says how its texts are cut."""
+    header = read_header(path)
+    folder = _cache_folder() / f"{header.digest}-vocabulary"
+    source = GgufSource(str(path), "no model", library="", embedding_scale=1.0)
+    if read_source(folder) != source:
+        if cuts_itself(header):
+            folder.mkdir(parents=True, exist_ok=True)
+            build_tokenizer(header).save(str(folder / "tokenizer.json"), pretty=False)
+            config = describe(header, len(header.metadata["tokenizer.ggml.tokens"]))
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        else:
+            shutil.copytree(prepare(path, path.name, report), folder, dirs_exist_ok=True)
+        write_source(folder, source)
+    return folder
+
+
+def describe(header: GgufHeader, vocabulary: int) -> dict[str, object]:
+    """What others read of a model's configuration."""
+    return {
+        "model_type": header.architecture,
+        "name": str(header.metadata.get("general.name") or header.path.stem),
+        "vocab_size": vocabulary,
+        "hidden_size": header.number("embedding_length"),
+        "eos_token_id": header.metadata.get("tokenizer.ggml.eos_token_id"),
+    }
 
 
 def read_source(folder: Path) -> GgufSource | None:

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.llama.header import GgufHeader
-from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE, PATTERNS, pre_tokenizer
+from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE, OWN_CUTS, PATTERNS, pre_tokenizer
 from spd_lsp.models.llama.sentencepiece import (
     is_fill_mark,
     merges_by_score,
@@ -23,11 +23,21 @@ _BYTE_LEVEL, _SENTENCEPIECE, _MERGED_SENTENCEPIECE = "gpt2", "llama", "gemma4"  
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = range(1, 6)
 
 
-def build_tokenizer(header: GgufHeader, tokenize: Callable[[str], list[int]], bos: int | None) -> Tokenizer:
+def cuts_itself(header: GgufHeader) -> bool:
+    """Whether a file says how its texts are cut."""
+    return bool(_own_cuts(header))
+
+
+def build_tokenizer(
+    header: GgufHeader, tokenize: Callable[[str], list[int]] = lambda text: [], bos: int | None = None
+) -> Tokenizer:
     """The tokenizer of a file, which cuts texts as `tokenize` does; `UserError` if none is known that does.
 
+    A file may hold its way of cutting, where llama.cpp knows no such way.
     bos: the id that stands before every text, if there is one.
     """
+    if cuts := _own_cuts(header):
+        return _parse(_byte_level_rules(header, bos), header, cuts)
     expected = tokenize(CUTTING_PROBE)
     for tokenizer in _possible_tokenizers(header, bos):
         if tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids == expected:
@@ -53,23 +63,34 @@ def _possible_tokenizers(header: GgufHeader, bos: int | None) -> Iterator[Tokeni
         )
 
 
+def _own_cuts(header: GgufHeader) -> tuple[str, ...]:
+    """The patterns by which a file says that its texts are cut."""
+    cuts = header.metadata.get(OWN_CUTS)
+    return tuple(map(str, cuts)) if isinstance(cuts, list) else ()
+
+
 def _byte_level(header: GgufHeader, bos: int | None) -> Iterator[Tokenizer]:
     """A file names its way of cutting words by a word that only llama.cpp knows: all that are known here."""
-    names, kinds = _vocabulary(header)
-    vocabulary = {name: i for i, name in enumerate(names) if kinds[i] != _UNUSED}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    rules: dict[str, Any] = {
-        "added_tokens": _added_tokens(names, kinds),
-        "post_processor": _opening(names, bos) or byte_level,
-        "decoder": byte_level,
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": list(_merges(header, vocabulary))},
-    }
+    rules = _byte_level_rules(header, bos)
     for whole_words_first in (False, True):
         rules["model"]["ignore_merges"] = whole_words_first
         tokenizer = _parse(rules, header)
         for patterns in PATTERNS.values():
             tokenizer.pre_tokenizer = pre_tokenizer(patterns)
             yield tokenizer
+
+
+def _byte_level_rules(header: GgufHeader, bos: int | None) -> dict[str, Any]:
+    """All of a byte-level tokenizer but its cuts."""
+    names, kinds = _vocabulary(header)
+    vocabulary = {name: i for i, name in enumerate(names) if kinds[i] != _UNUSED}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    return {
+        "added_tokens": _added_tokens(names, kinds),
+        "post_processor": _opening(names, bos) or byte_level,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": list(_merges(header, vocabulary))},
+    }
 
 
 def _sentencepiece(header: GgufHeader, bos: int | None) -> Tokenizer:
@@ -91,9 +112,11 @@ def _sentencepiece(header: GgufHeader, bos: int | None) -> Tokenizer:
     return _parse(rules, header)
 
 
-def _parse(rules: dict[str, Any], header: GgufHeader) -> Tokenizer:
+def _parse(rules: dict[str, Any], header: GgufHeader, cuts: tuple[str, ...] = ()) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_str(json.dumps({"version": "1.0", **rules}))
+        if cuts:
+            tokenizer.pre_tokenizer = pre_tokenizer(cuts)
     except Exception as error:  # the tokenizers library raises bare Exception for every fault
         raise UserError(f"{header.path} has a damaged vocabulary ({error}); fetch it again") from error
     tokenizer.encode_special_tokens = True  # in code, they are characters

@@ -18,9 +18,9 @@ from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.llama.embeddings import check_tensors
 from spd_lsp.models.llama.engine import LlamaEngine
-from spd_lsp.models.llama.header import GgufHeader, read_header
+from spd_lsp.models.llama.header import read_header
 from spd_lsp.models.llama.open_gguf import open_file
-from spd_lsp.models.llama.prepared import GgufSource, write_source
+from spd_lsp.models.llama.prepared import GgufSource, describe, write_source
 from spd_lsp.models.llama.tokenizer import build_tokenizer
 from spd_lsp.models.self_test import all_logits, kl_divergence, probe_ids, read_every_way
 
@@ -41,25 +41,13 @@ def _try_file(path: Path, folder: Path, name: str) -> None:
     _note(0.5)
     scale = _embedding_scale(engine, name)
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
-    (folder / "config.json").write_text(json.dumps(_config(header, engine)), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(describe(header, model.size)), encoding="utf-8")
     write_source(folder, GgufSource(str(path), name, version("xllamacpp"), scale))
 
 
 def _note(share: float) -> None:
     sys.stdout.write(f"{share}\n")
     sys.stdout.flush()
-
-
-def _config(header: GgufHeader, engine: LlamaEngine) -> dict[str, object]:
-    """What others read of a model's configuration."""
-    model = engine.context.model
-    return {
-        "model_type": header.architecture,
-        "name": str(header.metadata.get("general.name") or header.path.stem),
-        "vocab_size": model.size,
-        "hidden_size": model.width,
-        "eos_token_id": model.end_of_text,
-    }
 
 
 def _embedding_scale(engine: LlamaEngine, name: str) -> float:

@@ -12,7 +12,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,8 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from spd_lsp.models.numpy.decoder import DecoderConfig
-from spd_lsp.models.numpy.kv_cache import NO_WINDOW
+NO_WINDOW = sys.maxsize  # longer than any text
 
 
 class Affine(NamedTuple):
@@ -47,6 +47,23 @@ class Norm(NamedTuple):
         if self.bias is None:
             return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderConfig:
+    """What the weights do not show."""
+
+    query_heads: int  # H
+    key_heads: int  # G
+    head_width: int  # C
+    epsilon: float  # of the norms
+    rotation_scale: float  # YaRN scales queries and keys
+    max_positions: int
+    windows: Sequence[int] = ()  # of each layer: how many positions it sees, itself included; (): all
+
+    def windows_of(self, layers: int) -> Sequence[int]:
+        """The window of each layer."""
+        return self.windows or [NO_WINDOW] * layers
 
 
 class Layer(NamedTuple):
@@ -120,7 +137,7 @@ class TorchDecoder:
             qk = _rotate(self.normalise_heads(qkv[:, :rotated], layer), cos, sin)
             keys[new.slots, :, new.positions] = qk[:, heads:]
             values[new.slots, :, new.positions] = qkv[:, rotated:]
-            mixed = attend(qk[:, :heads], past.visible(keys), past.visible(values), new, masks[window])
+            mixed = _attend(qk[:, :heads], past.visible(keys), past.visible(values), new, masks[window])
             x = x + layer.attention_out(mixed)
             x = x + layer.down(layer.activate(layer.up(layer.mlp_norm(x))))
         logits = self.head(self.norm(x[new.wanted])).float()
@@ -179,7 +196,7 @@ def attention_mask(new: Inputs, past: PastKV, window: int, group: int, dtype: to
     return mask[:, None, :, None].expand(-1, -1, -1, group, -1).flatten(2, 3)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, mask: Tensor) -> Tensor:
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, new: Inputs, mask: Tensor) -> Tensor:
     """Attention of new positions [M, H, C], each over its sequence up to itself [B, G, L, C]. -> [M, H C].
 
     The query heads that share keys stand beside each other as if they were positions: nothing is repeated. Scores

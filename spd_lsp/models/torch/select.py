@@ -1,4 +1,4 @@
-"""Whether a model on a GPU runs in the torch decoder, with captured steps, or in transformers.
+"""Whether a model runs in the torch decoder, on a GPU with captured steps, or in transformers; never by its name.
 
 Half precision hides small mistakes behind rounding: so a small network of the same architecture is compared in
 single precision first, and then the loaded one as far as rounding permits. No GPU has run this.
@@ -15,7 +15,6 @@ import torch
 
 from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine
-from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.self_test import (
     ROUNDING,
     SHORT_WINDOW,
@@ -24,7 +23,7 @@ from spd_lsp.models.self_test import (
     read_every_way,
 )
 from spd_lsp.models.topk import TopKRequest
-from spd_lsp.models.torch.convert import convert
+from spd_lsp.models.torch.convert import UnsupportedModel, convert, decoder_config
 from spd_lsp.models.torch.cuda_graphs import Capture, CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
 from spd_lsp.models.torch.small_network import check_small_network
@@ -37,28 +36,41 @@ _TRIALS = 5
 _MAX_SLOWDOWN = 1.15  # from which a second row costs more than it brings
 
 
-def on_gpu(
+def fastest_engine(reference: Engine, network: Any, report: Callable[[str], None]) -> Engine:
+    """An engine with the network's weights that predicts what the reference predicts, or the reference."""
+    if getattr(network.config, "quantization_config", None):
+        return reference  # its weights are not the matrices that the decoder multiplies
+    kind = network.device.type
+    if kind not in ("cuda", "cpu"):
+        report(f"runs in transformers: the decoder was not made for {kind}")
+        return reference
+    return in_torch(reference, network, report, CudaCapture if kind == "cuda" else lambda device: None)
+
+
+def in_torch(
     reference: Engine,
     network: Any,
     report: Callable[[str], None],
-    capture: Callable[[torch.device], Capture | None] = CudaCapture,
+    capture: Callable[[torch.device], Capture | None],
 ) -> Engine:
-    """The torch engine with the network's weights if it predicts what the reference predicts, or the reference."""
+    """The torch engine if it predicts what the reference predicts, or the reference."""
     try:
+        decoder_config(network)  # raises for what it was not made for
         check_small_network(network.config, lambda small: TorchEngine(convert(small)))
         engine = TorchEngine(convert(network), capture(network.device), report)
-        if mismatch := find_gpu_mismatch(engine, reference):
+        if mismatch := find_mismatch(engine, reference):
             raise UnsupportedModel(mismatch)
-        engine.selects_on_device = selecting_is_faster(engine)
-        engine.second_row_is_free = second_row_is_free(engine)
-        engine.warm_up(_USUAL_LENGTHS)
+        if engine.capture:
+            engine.selects_on_device = selecting_is_faster(engine)
+            engine.second_row_is_free = second_row_is_free(engine)
+            engine.warm_up(_USUAL_LENGTHS)
     except (UnsupportedModel, RuntimeError) as error:  # also of CUDA, or too little memory for a second engine
         report(f"runs in transformers: {str(error).splitlines()[0]}")
         return reference
     return engine
 
 
-def find_gpu_mismatch(engine: TorchEngine, reference: Engine) -> str:
+def find_mismatch(engine: TorchEngine, reference: Engine) -> str:
     """The way of reading a probe in which an engine differs from the reference; "" if there is none.
 
     Both round, and the reference itself differs between two ways of reading.
@@ -70,7 +82,7 @@ def find_gpu_mismatch(engine: TorchEngine, reference: Engine) -> str:
     for way, positions, logits in read_every_way(engine, ids):
         error = distance(logits, expected[positions])
         if not error < allowed:  # NaN is a mismatch as well
-            return f"on the GPU, {way} differs by {error:.1%}, and {allowed:.1%} would be rounding"
+            return f"{way} differs by {error:.1%}, and {allowed:.1%} would be rounding"
     return ""
 
 

@@ -14,9 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from spd_lsp.models.base import Engine
-from spd_lsp.models.numpy.convert import layer_windows
-from spd_lsp.models.numpy.weights import UnsupportedModel
 from spd_lsp.models.self_test import SHORT_WINDOW, find_mismatch, probe_reference
+from spd_lsp.models.torch.convert import UnsupportedModel, layer_windows
 from spd_lsp.models.transformers_engine import TransformersEngine
 
 _VOCABULARY, _HEAD_WIDTH = 64, 8

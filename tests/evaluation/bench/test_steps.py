@@ -54,7 +54,7 @@ def test_bandwidth_is_bytes_by_seconds(monkeypatch):
 
 def test_an_engine_that_would_not_be_chosen_is_measured_nevertheless(monkeypatch):
     monkeypatch.setattr(
-        "spd_lsp.models.torch.select.find_gpu_mismatch", lambda engine, reference: "one pass differs by 2.0%"
+        "spd_lsp.models.torch.select.find_mismatch", lambda engine, reference: "one pass differs by 2.0%"
     )
     engine, _, remarks = random_model("tiny", "cpu")
     assert isinstance(engine, TorchEngine)

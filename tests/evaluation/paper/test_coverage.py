@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,8 +20,8 @@ from spd_lsp.evaluation.paper.coverage import (
 from spd_lsp.evaluation.paper.drafting import DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.models.load import load
+from tests.conftest import STARTER
 
-STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file.read()\n\n\n"
 
 

@@ -24,8 +24,8 @@ from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.paper.perplexity import measure, summarise
 from spd_lsp.evaluation.report_writer import write
 from spd_lsp.models.load import load
+from tests.conftest import STARTER
 
-STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = (
     "def total(order, tax):\n    return order.sum + tax\n\n\ndef rebate(order, tax):\n    return order.sum - tax\n"
 )

@@ -13,18 +13,16 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.linearity import MEASURES, Beams, Trace, trace_passage, trace_passages
 from spd_lsp.evaluation.paper.linearity_report import summarise
 from spd_lsp.evaluation.report_writer import write
+from tests.conftest import STARTER
 
-STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "
 OTHER = "class Shape:\n    def __init__(self, width, height):\n        self."
 
 
 @pytest.fixture(scope="module")
-def network():
-    from transformers import AutoModelForCausalLM
-
+def network(starter_network):
     torch.set_num_threads(1)
-    return AutoModelForCausalLM.from_pretrained(STARTER, dtype=torch.float32).eval()
+    return starter_network
 
 
 @pytest.fixture(scope="module")

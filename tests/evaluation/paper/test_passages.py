@@ -10,8 +10,7 @@ import pytest
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper.passages import RepositorySplit, split_repository
-
-STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
+from tests.conftest import STARTER
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ from spd_lsp.evaluation.paper.drafting import DEFAULTS, DraftWriter
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.paper.resets import _INTERVALS, _METHODS, write_with_sampled_resets
 from spd_lsp.models.load import load
+from tests.conftest import STARTER
 
-STARTER = Path(__file__).parents[3] / "spd_lsp" / "starter"
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return file.read()\n\n\n"
 
 

@@ -16,7 +16,7 @@ from spd_lsp.evaluation.quality.held_out_ngrams import PackageNgrams
 from spd_lsp.evaluation.quality.run import text_without_target
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER, TinyModel
+from tests.conftest import STARTER
 
 
 @pytest.fixture(scope="module")
@@ -138,24 +138,6 @@ def test_unmixed_reads_the_heaviest_token_alone(heaviest, model):
     assert np.array_equal(logits, model.step([ids[heaviest]], np.ones(1)))
     model.prefill(prompt, lambda: None)
     assert not np.allclose(logits, model.step(ids, weights))
-
-
-@pytest.mark.parametrize("kind", ["unadapted", "unmixed", "paper"])
-def test_ablations_do_not_tell_drafts_apart(kind, tokens):
-    class AdaptedModel(TinyModel):
-        def step_drafts(self, ids, before, weights, parents):
-            raise AssertionError("told apart")
-
-        def limit_threads(self, count):
-            pass
-
-    model = AdaptedModel(vocabulary=tokens.vocab_size)
-    model.tells_drafts_apart = True
-    runner = ArmRunner(model, tokens, Settings(max_tokens=8))
-    request = runner.request("def f(first, second):\n    return ", 36, "python")
-    assert runner.complete(parse_arm(f"{kind}@none"), request, None).passes > 1
-    with pytest.raises(AssertionError, match="told apart"):
-        runner.complete(parse_arm("superposed@none"), request, None)
 
 
 def test_unmixed_is_superposed_where_there_is_one_draft_alone(model, tokens):

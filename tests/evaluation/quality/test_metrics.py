@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spd_lsp.completion.offer import Completion
 from spd_lsp.evaluation.quality.metrics import (
     best_similarity,
     distinct,
@@ -58,17 +59,21 @@ def test_the_distance_is_levenshteins(first, second):
     assert levenshtein(first, second) == plain(first, second)
 
 
+def offered(*texts: str) -> list[Completion]:
+    return [Completion(text, 0.0, ends=False) for text in texts]
+
+
 def test_typing_without_help_costs_every_character():
     assert type_line("abcd", lambda written: []).keystrokes == 4
 
 
 def test_accepting_costs_one_and_a_step_down_one_more():
-    typed = type_line("abcd", lambda written: ["x", "abc"] if not written else [])
+    typed = type_line("abcd", lambda written: offered("x", "abc") if not written else [])
     assert (typed.keystrokes, typed.characters, typed.accepted, typed.requests) == (3, 4, 1, 2)
 
 
 def test_a_draft_that_saves_nothing_is_not_accepted():
-    assert type_line("ab", lambda written: ["x", "y", "ab"] if not written else []).accepted == 0
+    assert type_line("ab", lambda written: offered("x", "y", "ab") if not written else []).accepted == 0
 
 
 @pytest.mark.parametrize(("drafts", "most", "asked"), [
@@ -83,7 +88,7 @@ def test_drafts_that_typing_goes_on_with_stay_offered_and_others_are_asked_for(d
 
     def complete(written):
         requests.append(written)
-        return [draft[len(written) :] for draft in drafts if draft.startswith(written)]
+        return offered(*(draft[len(written) :] for draft in drafts if draft.startswith(written)))
 
     assert type_line("abcd", complete, most).keystrokes == 4
     assert requests[: len(asked)] == asked
@@ -91,16 +96,16 @@ def test_drafts_that_typing_goes_on_with_stay_offered_and_others_are_asked_for(d
 
 def test_the_best_draft_stays_first_while_it_is_typed_along_with():
     drafts = {"": ["abcdX", "b"], "a": ["bcd", "bX"]}
-    typed = type_line("abcd", lambda written: drafts.get(written, []), 2)
+    typed = type_line("abcd", lambda written: offered(*drafts.get(written, [])), 2)
     assert (typed.keystrokes, typed.accepted) == (3, 1), "`bcd` is the second"
     assert typed.requests == 2
 
 
 def test_the_draft_that_saves_most_is_taken():
-    assert type_line("abcdef", lambda written: ["ab", "abcdef"] if not written else []).keystrokes == 2
+    assert type_line("abcdef", lambda written: offered("ab", "abcdef") if not written else []).keystrokes == 2
 
 
 @given(st.text("ab ", min_size=1, max_size=12), st.lists(st.text("ab ", min_size=1, max_size=5), max_size=3))
 def test_help_never_costs_more_than_typing(target, drafts):
-    typed = type_line(target, lambda written: drafts)
+    typed = type_line(target, lambda written: offered(*drafts))
     assert 1 <= typed.keystrokes <= typed.characters == len(target)

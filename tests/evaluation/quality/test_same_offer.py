@@ -79,6 +79,8 @@ def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
         mixture = prior.without(file).mixtures(example)["repository+file"]
         shipped, measured = asked.both(source, example.at, mixture)
         assert measured == shipped, f"{example.file}:{example.at}"
+        rated = [one.probability for one in shipped if one.is_rated]
+        assert rated == sorted(rated, reverse=True)
         names += any(one.is_name for one in shipped)
         copies += any(one.is_copy for one in shipped)
     assert len(examples) == CURSORS and {example.stratum for example in examples} == set(STRATA)

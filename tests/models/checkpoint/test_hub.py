@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 
 import pytest
 
 from ngram_builders.errors import UserError
+from ngram_builders.table.reader import Table
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.hub import built_in_domains, known_languages, lasting, locate, vocabulary
-from tests.conftest import STARTER
+from spd_lsp.models.checkpoint.hub import (
+    built_in_domains,
+    bundled_domains,
+    known_languages,
+    lasting,
+    locate,
+    vocabulary,
+)
+from spd_lsp.models.llama.prepared import read_source
+from tests.conftest import PACKAGE, STARTER_FILE, STARTER_FILES
 
 
-def test_the_starter_is_in_the_package():
-    assert locate("starter") == STARTER
-    assert (STARTER / "model.safetensors").stat().st_size <= 16 * 2**20
-
-
-def test_the_starter_brings_ngrams_of_its_languages():
+def test_the_starter_is_in_the_package(monkeypatch):
+    monkeypatch.delenv("SPD_LSP_STARTER")
+    folder, shipped = locate("starter"), PACKAGE / "starter"
+    [file] = shipped.glob("*.gguf")
+    assert read_source(folder).path == str(file)
+    assert file.stat().st_size <= 80 * 2**20
     languages = {"python", "typescript", "go", "rust", "c", "cpp", "java"}
-    assert built_in_domains(STARTER) == {name: STARTER / f"{name}.ngt" for name in languages}
-    assert known_languages(STARTER) == languages
+    assert known_languages(folder) == languages
+    assert built_in_domains(folder) == {path.stem: path for path in shipped.glob("*.ngt")}
+    assert "python" in built_in_domains(folder).keys() <= languages
+    tokens = ModelTokenizer(folder)
+    assert tokens.fill_format.name == "starter"
+    for path in built_in_domains(folder).values():
+        Table.open(path, tokens.fingerprint)
+
+
+def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPD_LSP_STARTER", str(tmp_path))
+    with pytest.raises(UserError, match="has no GGUF file, which the bundled model is; install spd-lsp again"):
+        locate("starter")
+    shutil.copy(STARTER_FILE, tmp_path)
+    shutil.copy(STARTER_FILES / "python.ngt", tmp_path)
+    assert built_in_domains(locate("starter")) == {"python": tmp_path / "python.ngt"}
+    assert known_languages(locate("starter")) is None
+
+
+def test_no_model_has_the_starters_vocabulary_and_tables():
+    folder, starter = locate("none"), locate("starter")
+    none, model = ModelTokenizer(folder), ModelTokenizer(starter)
+    assert (none.fingerprint, none.pieces, none.end_of_text) == (
+        model.fingerprint,
+        model.pieces,
+        model.end_of_text,
+    )
+    assert bundled_domains("none", folder) == bundled_domains("starter", starter) == built_in_domains(starter)
+    assert bundled_domains("owner/name", starter) == {}
+    assert known_languages(folder) == known_languages(starter)
 
 
 def test_a_folder_is_used_as_it_is(tmp_path):
@@ -75,6 +115,16 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
 def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expected):
     (tmp_path / "config.json").write_text(described)
     assert vocabulary(tmp_path) == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
+@pytest.mark.parametrize("name", ["other.safetensors", "training.json", "m.gguf"])
+def test_a_pipe_among_the_files_is_refused_instead_of_read_for_ever(tmp_path, name):
+    for file in ("config.json", "tokenizer.json", "1.safetensors"):
+        (tmp_path / file).touch()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match=f"expected files in .*, found {name}, which is none; delete it"):
+        locate(str(tmp_path))
 
 
 def test_pickled_weights_are_refused(tmp_path):

@@ -38,15 +38,6 @@ def test_pages_are_given_back_and_read_again(weight):
     assert weight.sum() == total
 
 
-def test_a_file_is_given_back_by_its_name(weight, tmp_path):
-    total = weight.sum()
-    MappedPages().give_back_files([tmp_path / "other"])
-    assert resident() == 4 * NUMBERS
-    MappedPages().give_back_files([tmp_path / "weights"])
-    assert resident() == 0
-    assert weight.sum() == total
-
-
 def test_what_is_not_mapped_from_a_file_keeps_its_content(weight):
     pages, own = MappedPages(), torch.ones(NUMBERS)
     pages.give_back(own.data_ptr(), own.nbytes)

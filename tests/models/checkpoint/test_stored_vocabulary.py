@@ -14,7 +14,6 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint import stored_vocabulary
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.checkpoint.stored_vocabulary import read_vocabulary
-from tests.conftest import STARTER
 from tests.models.llama.gguf_files import write_gguf
 
 
@@ -58,7 +57,6 @@ def test_a_folder_of_the_users_is_neither_read_nor_written(folder, tmp_path):
     (mine / "vocabulary.msgpack").unlink()
     ModelTokenizer(mine)
     assert not (mine / "vocabulary.msgpack").exists()
-    assert not (STARTER / "vocabulary.msgpack").exists()
 
 
 def test_another_tokenizer_is_found_out_about(folder):

@@ -1,4 +1,4 @@
-"""Tiny GGUF files, made once, and a cache folder of the tests' own."""
+"""Tiny GGUF files, made once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,3 @@ def gguf_folder(tmp_path_factory, needs_llama) -> Path:
     for kind in ("F32", "F16", "Q8_0", "Q4_K"):
         write_gguf(folder / f"{kind}.gguf", kind=kind)
     return folder
-
-
-@pytest.fixture(autouse=True, scope="session")
-def own_cache(tmp_path_factory):
-    """What is made of the files lies in a temporary folder, for child processes as well."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield

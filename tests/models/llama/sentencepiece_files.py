@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE
 from tests.models.llama.gguf_files import write_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, _, BYTE = range(1, 7)
@@ -24,7 +24,7 @@ def trained_merges() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     lines = [
         "▁" + line.replace(" ", "▁")
         for name in ("context", "parsing", "offer", "languages")
-        for line in (STARTER.parent / "completion" / f"{name}.py").read_text(encoding="utf-8").splitlines(True)
+        for line in (PACKAGE / "completion" / f"{name}.py").read_text(encoding="utf-8").splitlines(True)
     ]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁?[^▁\n]+|▁+(?=▁)|▁|\n"), "isolated")

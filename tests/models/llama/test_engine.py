@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from ngram_builders.errors import UserError
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.checkpoint.hub import locate
@@ -46,6 +48,18 @@ def greedy(engine, tokens):
     while len(ids) < tokens:
         ids.append(int(engine.step(ids[-1:], ONE).argmax()))
     return ids
+
+
+@pytest.mark.parametrize("size", [4096, 1 << 27])
+def test_a_file_that_changes_while_it_is_used_is_no_longer_mixed_with(gguf_folder, tmp_path, size):
+    used = tmp_path / "used.gguf"
+    used.write_bytes((gguf_folder / "F32.gguf").read_bytes())
+    engine = load(locate(str(used)))
+    engine.prefill(PROMPT)
+    os.truncate(used, size)
+    assert engine.step([5], ONE).shape == (SHAPE["vocab_size"],)  # the weights are in memory
+    with pytest.raises(UserError, match=r"used\.gguf was changed while it was open; fetch it again and restart"):
+        engine.step([5, 6], np.array([0.5, 0.5]))
 
 
 SERVED = """

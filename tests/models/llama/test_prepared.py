@@ -18,10 +18,10 @@ from spd_lsp.models.llama import prepared
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.load import load
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE
 from tests.models.llama.gguf_files import hugging_face_tokenizer, write_gguf
 
-CODE = (STARTER.parent / "completion" / "context.py").read_text(encoding="utf-8")
+CODE = (PACKAGE / "completion" / "context.py").read_text(encoding="utf-8")
 ODD = "x = '¡Größe 中文 \U0001f642'\t\r\n\n\n   1234567 ^@^ <|fim_prefix|> \u2028\n"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 import sys
 
@@ -16,6 +18,7 @@ from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 from tests.models.checkpoint.test_stored_models import store
 from tests.models.llama.gguf_files import write_starter
+from tests.processes import TIMEOUT
 
 TEXT = (
     "import os\n\n\ndef names(folder):\n    found = []\n    for name in os.listdir(folder):\n        found.app\n"
@@ -85,6 +88,22 @@ async def test_a_damaged_file_leaves_the_server_running_and_says_why(starter, tm
         await editor.start(initializationOptions={"model": str(cut), "indexing": "off"})
         await editor.ready()
         assert "cut off" in json.dumps(await editor.status())
+
+
+async def test_a_file_cut_short_while_it_is_used_leaves_the_server_running(starter, tmp_path):
+    """As by a download that starts again under the same name."""
+    used = tmp_path / "used.gguf"
+    used.write_bytes(starter.read_bytes())
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve") as (child, editor):
+        await editor.start(initializationOptions={"model": str(used), "indexing": "off"})
+        await editor.ready()
+        os.truncate(used, 4096)
+        editor.open(TEXT)
+        items = (await editor.request("textDocument/completion", at(6, 17)))["items"]
+        assert any("append(name)" in item["label"] for item in items), items
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await asyncio.wait_for(child.wait(), TIMEOUT) == 0
 
 
 def test_build_ngrams_counts_with_its_tokenizer(starter, tmp_path):

@@ -10,7 +10,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.load import load
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE
 from tests.models.llama.sentencepiece_files import (
     BLANKS,
     CONTROL,
@@ -22,7 +22,7 @@ from tests.models.llama.sentencepiece_files import (
 
 pytestmark = pytest.mark.usefixtures("needs_llama")
 
-FILES = [path.read_text(encoding="utf-8") for path in sorted((STARTER.parent / "completion").glob("*.py"))]
+FILES = [path.read_text(encoding="utf-8") for path in sorted((PACKAGE / "completion").glob("*.py"))]
 CODE = "".join(FILES).replace("▁", "_")  # which stands for a blank
 ODD = (
     "x = '¡Größe 中文 \U0001f642'\t\r\n\n\n   1234567 ^@^ <s> </s> <0x0A> Ġ \u2028\n"

@@ -13,7 +13,7 @@ from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.torch.convert import convert
 from spd_lsp.models.torch.cuda_graphs import CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.torch.select import distance, on_gpu
+from spd_lsp.models.torch.select import distance, fastest_engine
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, VOCABULARY, random_network
 from tests.models.torch.test_engine import ONE, ids_of
@@ -37,7 +37,7 @@ def near(found, expected, dtype):
 def test_what_the_decoder_computes_is_chosen(name):
     network = random_network(FAST[name]).to(torch.bfloat16).to("cuda")
     reports = []
-    assert isinstance(on_gpu(TransformersEngine(network), network, reports.append), TorchEngine)
+    assert isinstance(fastest_engine(TransformersEngine(network), network, reports.append), TorchEngine)
     assert reports == []
 
 

@@ -12,8 +12,6 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from spd_lsp.models.base import MAX_CACHED_PROMPTS
-from spd_lsp.models.numpy.convert import convert as convert_for_numpy
-from spd_lsp.models.numpy.decoder import NumpyEngine
 from spd_lsp.models.self_test import kl_divergence
 from spd_lsp.models.topk import TopKRequest
 from spd_lsp.models.torch.convert import convert
@@ -121,16 +119,6 @@ def test_drafts_of_several_lengths(engines):
 
 def test_token_probabilities(engines):
     both(engines, lambda engine: [engine.token_probabilities(ids_of(200))])
-
-
-def test_results_equal_those_of_the_numpy_engine(network):
-    """The two ways to run a model without transformers, compared directly."""
-
-    def work(engine):
-        begun = [engine.prefill(ids_of(40)), engine.step([5, 9], np.array([0.5, 0.5]))]
-        return [*begun, *engine.score_drafts([ids_of(7, 1), ids_of(3, 2)])]
-
-    both((TorchEngine(convert(network)), NumpyEngine(convert_for_numpy(network))), work)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""On a GPU, the torch decoder runs what it predicts as transformers does; all else runs there, and says why.
+"""The torch decoder runs what it predicts as transformers does; all else runs there, and says why.
 
 The choice is made here with networks on the CPU: no GPU takes part.
 """
@@ -20,10 +20,11 @@ from transformers import (
     SmolLM3Config,
 )
 
-from spd_lsp.models import backend_selection as choice
+from spd_lsp.models.torch import select
 from spd_lsp.models.torch.convert import convert
+from spd_lsp.models.torch.cuda_graphs import CudaCapture
 from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.torch.select import on_gpu, second_row_is_free, selecting_is_faster
+from spd_lsp.models.torch.select import fastest_engine, in_torch, second_row_is_free, selecting_is_faster
 from spd_lsp.models.transformers_engine import TransformersEngine
 from tests.models.networks import FAST, SMALL, random_network
 from tests.models.torch.test_engine import ONE, Traced, ids_of
@@ -44,7 +45,47 @@ OTHERS = [
 
 def chosen(network, reports, capture=lambda device: Traced()):
     reference = TransformersEngine(network)
-    return on_gpu(reference, network, reports.append, capture), reference
+    return in_torch(reference, network, reports.append, capture), reference
+
+
+@pytest.mark.parametrize("config", FAST.values(), ids=FAST.keys())
+def test_on_a_cpu_it_runs_in_it_in_single_precision(config):
+    network, reports = random_network(config), []
+    assert isinstance(fastest_engine(TransformersEngine(network), network, reports.append), TorchEngine)
+    assert reports == []
+
+
+def test_weights_that_are_no_matrices_stay_in_transformers():
+    network = random_network(LlamaConfig(**SMALL))
+    network.config.quantization_config = {"quant_method": "gptq"}
+    reference = TransformersEngine(network)
+    assert fastest_engine(reference, network, pytest.fail) is reference
+
+
+@pytest.mark.parametrize("wrong", ["weights", "not a number"])
+def test_one_wrong_number_is_detected(monkeypatch, wrong):
+    def damaged(network):
+        decoder = convert(network)
+        bias = decoder.layers[-1].queries_keys_values.bias
+        bias[-1] = np.nan if wrong == "not a number" else bias[-1] + 0.5
+        return decoder
+
+    network, reports = random_network(FAST["qwen2"]), []
+    monkeypatch.setattr(select, "convert", damaged)
+    reference = TransformersEngine(network)
+    assert fastest_engine(reference, network, reports.append) is reference
+    assert "one pass differs by" in reports[0]
+
+
+@pytest.mark.parametrize(
+    ("broken", "way"),
+    [("CachedSequence.crop", "a cropped cache"), ("SequenceRows.select_rows", "several rows")],
+)
+def test_a_broken_cache_is_detected(monkeypatch, broken, way):
+    monkeypatch.setattr(f"spd_lsp.models.torch.kv_cache.{broken}", lambda self, argument: self)
+    network, reports = random_network(FAST["llama"]), []
+    fastest_engine(TransformersEngine(network), network, reports.append)
+    assert f"{way} differs" in reports[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -190,6 +231,6 @@ def test_networks_on_cuda_use_this_selection(monkeypatch):
         config = None
         device = torch.device("cuda", 0)
 
-    monkeypatch.setattr(choice, "on_gpu", lambda *given: given)
-    report = [].append
-    assert choice.fastest_engine("reference", network := OnCuda(), report) == ("reference", network, report)
+    monkeypatch.setattr(select, "in_torch", lambda *given: given)
+    report, network = [].append, OnCuda()
+    assert fastest_engine("reference", network, report) == ("reference", network, report, CudaCapture)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.registry import origin
 from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
-from ngram_builders.sources.git_repository import TrackedFiles, WorkTree
+from ngram_builders.sources.git_repository import TrackedFiles, WorkTree, follow
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -203,3 +204,49 @@ def test_an_index_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (root / ".git" / "index").unlink()
     os.mkfifo(root / ".git" / "index")
     assert sources(root) == ["a.py"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        r"\\box\share\git",
+        "//box/share/git",
+        r"\/box/share/git",
+        "/net/box/git",
+        "/./net//box/git",
+        "/Network/Servers/box/git",
+        "{up}/net/box/git",
+    ],
+)
+@pytest.mark.parametrize("file", [".git", "commondir"])
+def test_data_on_another_machine_are_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, place: str
+) -> None:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "a.py").write_text(CODE)
+    place = place.format(up="../" * 40)
+    if file == ".git":
+        (root / ".git").write_text(f"gitdir: {place}\n")
+    else:
+        (root / ".git").mkdir()
+        (root / ".git" / "commondir").write_text(place + "\n")
+    asked: list[str] = []
+    for name in ("open", "stat", "lstat", "scandir"):
+        ask = getattr(os, name)
+        monkeypatch.setattr(
+            os,
+            name,
+            lambda path=".", *more, ask=ask, **options: asked.append(str(path)) or ask(path, *more, **options),
+        )
+    assert sources(root) == ["a.py"]
+    assert origin.find_revision(root) is None
+    assert str(root / ".git") in "\n".join(asked)
+    assert [path for path in asked if "box" in path] == []
+
+
+def test_a_repository_on_another_machine_names_its_own_data_there() -> None:
+    inside = Path("/net/box/main/.git/worktrees/a")
+    assert follow(Path("/net/box/a"), str(inside)) == inside
+    assert follow(Path("/net/box/a"), "/net/another/main/.git") is None
+    assert follow(Path("/home/me/a"), "../main/.git") == Path("/home/me/a/../main/.git")

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-import spd_lsp
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
+from tests.conftest import STARTER
 
-STARTER = Path(spd_lsp.__file__).parent / "starter"
 HALF = "\\ud83d"  # the first of two JSON escapes that make an emoji
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-32", "latin-1", "cp1252", "shift_jis", "gb18030", "utf-7", "hz")
 CODE = "def café(x):\n    return x + 1  # 名前\n"

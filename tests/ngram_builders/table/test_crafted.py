@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from ngram_builders import compile_kernel
-from ngram_builders.compile_kernel import NGRAM_KERNEL
+from ngram_builders.compile_kernel import PACKAGE, SOURCES
 from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import import_table
@@ -51,8 +51,8 @@ class SanitizedKernel:
     def compile(self, sources: Path) -> Path:
         """The kernel in a folder, which says that it is the one of the tree."""
         library = self.folder / "libchecked.so"
-        digest = compile_kernel.digest_flag([ROOT / NGRAM_KERNEL.package / name for name in NGRAM_KERNEL.sources])
-        source = str(sources / NGRAM_KERNEL.sources[0])
+        digest = compile_kernel.digest_flag([ROOT / PACKAGE / name for name in SOURCES])
+        source = str(sources / SOURCES[0])
         command = [self.gcc, *FLAGS, *SANITIZERS, digest, "-o", str(library), source]
         done = subprocess.run(command, capture_output=True, text=True)
         if "cannot find" in done.stderr:
@@ -83,7 +83,7 @@ def sanitized(tmp_path: Path) -> SanitizedKernel:
 @pytest.mark.slow
 def test_no_crafted_table_makes_the_kernel_access_memory_out_of_bounds(sanitized: SanitizedKernel) -> None:
     """Nor raises it anything but a sentence, nor do kernel and numpy answer differently from sound ones."""
-    done = sanitized.ask(sanitized.compile(ROOT / NGRAM_KERNEL.package), SECONDS)
+    done = sanitized.ask(sanitized.compile(ROOT / PACKAGE), SECONDS)
     case = sanitized.folder / "case"
     found = f"seed and case: {case.read_text() if case.exists() else SEED}{done.stderr[-6000:]}"
     assert done.returncode == 0 and done.stdout.startswith("survived"), found
@@ -93,8 +93,8 @@ def test_no_crafted_table_makes_the_kernel_access_memory_out_of_bounds(sanitized
 
 @pytest.mark.slow
 def test_a_kernel_without_its_bounds_check_is_detected(sanitized: SanitizedKernel) -> None:
-    for name in NGRAM_KERNEL.sources:
-        source = (ROOT / NGRAM_KERNEL.package / name).read_text(encoding="utf-8")
+    for name in SOURCES:
+        source = (ROOT / PACKAGE / name).read_text(encoding="utf-8")
         assert (BOUND in source) == (name == "kernel.c")
         (sanitized.folder / name).write_text(source.replace(BOUND, ""), encoding="utf-8")
     done = sanitized.ask(sanitized.compile(sanitized.folder), "0")

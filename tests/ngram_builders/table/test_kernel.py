@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders import compile_kernel
-from ngram_builders.compile_kernel import NGRAM_KERNEL
+from ngram_builders.compile_kernel import PACKAGE, SOURCES
 from ngram_builders.ngrams import count_streams
 from ngram_builders.table import format as table_format
 from ngram_builders.table import kernel, numpy_query, shared_library
@@ -242,13 +242,11 @@ def test_a_file_that_is_not_a_library_is_ignored(
     ],
 )
 def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str, after: str) -> None:
-    (tmp_path / NGRAM_KERNEL.package).mkdir(parents=True)
-    sources = {
-        name: (ROOT / NGRAM_KERNEL.package / name).read_text(encoding="utf-8") for name in NGRAM_KERNEL.sources
-    }
+    (tmp_path / PACKAGE).mkdir(parents=True)
+    sources = {name: (ROOT / PACKAGE / name).read_text(encoding="utf-8") for name in SOURCES}
     assert sum(source.count(before) for source in sources.values()) == 1
     for name, source in sources.items():
-        (tmp_path / NGRAM_KERNEL.package / name).write_text(source.replace(before, after), encoding="utf-8")
+        (tmp_path / PACKAGE / name).write_text(source.replace(before, after), encoding="utf-8")
     path, failure = compile_kernel.compile_kernel(tmp_path, tmp_path)
     assert path, failure
     with pytest.MonkeyPatch.context() as patch:
@@ -259,7 +257,7 @@ def test_a_kernel_with_wrong_results_is_detected(compiled, tmp_path, before: str
 
 
 def test_c_and_python_share_their_constants() -> None:
-    source = (ROOT / NGRAM_KERNEL.package / "rows.h").read_text(encoding="utf-8")
+    source = (ROOT / PACKAGE / "rows.h").read_text(encoding="utf-8")
     constants = dict(re.findall(r"^ +([A-Z_]+) = (\d+)", source, flags=re.MULTILINE))
     constants |= dict(re.findall(r"^enum { ([A-Z_]+) = (\d+) };", source, flags=re.MULTILINE))
     named = ("COUNT_OVERFLOW", "SHAPE_BITS", "ONES", "WIDE", "BLOCK_ROWS", "POINTERS")

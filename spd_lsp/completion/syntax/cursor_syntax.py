@@ -1,0 +1,209 @@
+"""What the syntax says of the cursor: does a body begin there, does a comment go on, which drafts can follow.
+
+In: a document, the cursor and drafts. Knows neither tokens nor models. Runs in the parser process.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from tree_sitter import Node, Parser, Tree
+
+from spd_lsp.completion.syntax.languages import Language, end_of, load_grammar, parse, parse_within_budget
+from spd_lsp.completion.syntax.outline import is_documentation
+
+_PLACE = re.compile(r"row:(\d+), col:(\d+)")
+_WORD_BYTES = f"{string.ascii_letters}{string.digits}_".encode()
+_STRING = re.compile(r"string|char_literal|rune_literal|heredoc_body")  # node types of any language
+_CLOSED_COMMENT = (b"*/", b"-->", b"]]", b"=end")
+_STRING_ENDS = (b"", b'"', b"'", b"`", b'"""', b"'''")
+_MAX_MESSAGES = 50_000  # of a parser about one draft; some 50 ms
+_CHUNK_BYTES = 4_096
+
+Point = tuple[int, int]  # row and column
+
+
+def begins_body(language: Language, text: str, indent: str) -> bool | None:
+    """Whether a statement written next would be the first of a body; None where the syntax is too broken."""
+    text = text.rstrip(" \t") + "\n" + indent
+    root = parse(language, text + language.filler + "\n").root_node
+    end = len(text.encode("utf-8", "replace"))
+    node = root.descendant_for_byte_range(end, end + 1)
+    while node is not None and (parent := node.parent) is not None:
+        if node.is_error or parent.is_error:
+            return None
+        before = _content_before(language, node)
+        if parent.type in language.bodies:
+            return before is None or not before.is_named
+        if before is not None:
+            return False
+        node = parent
+    return False
+
+
+def _content_before(language: Language, node: Node) -> Node | None:
+    """Return the sibling before a node, skipping comments, documentation and separators."""
+    before = node.prev_sibling
+    while before is not None and (
+        before.type in language.comments
+        or before.type in {";", "\n"}
+        or (before.prev_named_sibling is None and is_documentation(language, before))
+    ):
+        before = before.prev_sibling
+    return before
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """A document with a statement for the cursor's line, and its tree."""
+
+    source: bytes
+    tree: Tree
+
+
+_bases: dict[int, _Base] = {}  # the last one of each language
+
+
+class SplitSource:
+    """A document's bytes around the cursor, and trees of what could stand there."""
+
+    def __init__(self, language: Language, source: str, cursor: int) -> None:
+        start = source.rfind("\n", 0, cursor) + 1
+        end = source.find("\n", cursor) % (len(source) + 1)
+        left = source[start:cursor]
+        self.language = language
+        self.above, self.left, self.right, self.below = (
+            text.encode("utf-8", "replace") for text in (source[:start], left, source[cursor:end], source[end:])
+        )
+        self.filler = (left[: len(left) - len(left.lstrip())] + language.filler).encode()
+        self.base = self._parse_base()
+
+    def _parse_base(self) -> Tree:
+        """Return the tree of the document with a statement for the cursor's line."""
+        source = self.above + self.filler + self.below
+        before = _bases.get(id(self.language))
+        if before is None or before.source != source:
+            tree = _parse_again(self.language, before, source)
+            _bases[id(self.language)] = before = _Base(source, tree)
+        return before.tree
+
+    def edited(self, line: bytes) -> tuple[Tree, bytes]:
+        """Return the base tree told of another cursor's line, and the document with that line."""
+        tree, start = self.base.copy(), len(self.above)
+        points = [end_of(self.above + text) for text in (b"", self.filler, line)]
+        tree.edit(start, start + len(self.filler), start + len(line), *points)
+        return tree, self.above + line + self.below
+
+    def parse(self, line: bytes) -> Tree:
+        """Return the tree of the document with this cursor's line."""
+        tree, source = self.edited(line)
+        return parse_within_budget(self.language, source, tree)
+
+
+def _parse_again(language: Language, before: _Base | None, source: bytes) -> Tree:
+    """Parse a source where it differs from the last one."""
+    if before is None:
+        return parse_within_budget(language, source)
+    old, tree = before.source, before.tree.copy()
+    start = _common_prefix(old, source)
+    rest = min(len(old), len(source)) - start
+    same = _common_prefix(old[len(old) - rest :][::-1], source[len(source) - rest :][::-1])
+    old_end, end = len(old) - same, len(source) - same
+    tree.edit(start, old_end, end, end_of(old[:start]), end_of(old[:old_end]), end_of(source[:end]))
+    return parse_within_budget(language, source, tree)
+
+
+def _common_prefix(first: bytes, second: bytes) -> int:
+    """Return how many bytes two texts share at their start."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
+    return low
+
+
+def literal_at(language: Language, source: str, cursor: int) -> Literal["comment", "string", ""]:
+    """What the cursor stands in that is no code."""
+    split = SplitSource(language, source, cursor)
+    at = len(split.above) + len(split.left)
+    root = split.parse(split.left + split.right).root_node
+    node = root.descendant_for_byte_range(max(at - 1, 0), at)
+    while node is not None and node.type not in language.comments:
+        if _STRING.search(node.type) and node.start_byte < at < node.end_byte:
+            return "string"
+        node = node.parent
+    if node is None or node.start_byte >= at:
+        return ""
+    is_open = node.end_byte > at or not (node.text or b"").endswith(_CLOSED_COMMENT)
+    return "comment" if is_open else ""
+
+
+def could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
+    """Whether the parser can read each draft at the cursor; it can where what stands there is broken.
+
+    Drafts behind the first `most` that it can read are not tried, and count as others.
+    """
+    split = SplitSource(language, source, cursor)
+    verdicts: list[bool] = []
+    for draft in drafts:
+        verdicts.append(sum(verdicts) < most and _can_be_read(split, draft.encode("utf-8", "replace")))
+    return verdicts
+
+
+def _can_be_read(split: SplitSource, draft: bytes) -> bool:
+    """Whether the parser stops nowhere in a draft, or only because a string is not closed yet."""
+    if not split.parse(split.left + draft + split.right).root_node.has_error:
+        return True
+    ends = _STRING_ENDS if re.search(rb"[\"'`]", draft) else (b"",)
+    return any(_has_no_new_error(split, draft + end) for end in ends)
+
+
+def _has_no_new_error(split: SplitSource, draft: bytes) -> bool:
+    """Whether the parser reads a draft without an error, or had one before it already."""
+    before = split.above + split.left.rstrip(_WORD_BYTES)  # a word at the cursor is one token with the draft
+    last = end_of(before.rstrip())  # the parser stands there when it cannot read what follows
+    places = _ErrorPlaces(end_of(split.above + split.left + draft)).find(split, split.left + draft + split.right)
+    if places and places[0] >= last and not split.left.strip():  # perhaps the line above is unfinished
+        return _ErrorPlaces(end_of(split.above + split.filler)).find(split, split.filler)[:1] == places[:1]
+    return not places or places[0] < last
+
+
+class _ErrorPlaces:
+    """The places where a parser must recover, up to some point: its log names the token that no tree shows."""
+
+    def __init__(self, end: Point) -> None:
+        self.end = end
+        self.places: list[Point] = []
+        self.place = self.unreadable = (0, 0)
+        self.messages = 0
+        self.is_over = False
+
+    def find(self, split: SplitSource, line: bytes) -> list[Point]:
+        """Parse the document with this line as far as needed, and return the places."""
+        tree, source = split.edited(line)
+        parser = Parser(load_grammar(split.language.module, split.language.entry))
+        parser.logger = self._on_message
+
+        def read_chunk(start: int, point: object) -> bytes:
+            return source[start : start + _CHUNK_BYTES]
+
+        with suppress(ValueError):  # stopped
+            parser.parse(read_chunk, tree, progress_callback=lambda start, is_broken: self.is_over)
+        return self.places
+
+    def _on_message(self, kind: object, message: str) -> None:
+        """Note where the parser stands, what it cannot read from there, and that it must recover."""
+        self.messages += 1
+        if message.startswith("process "):
+            found = _PLACE.search(message)
+            self.place = (int(found[1]), int(found[2])) if found else self.place
+            self.is_over = self.place >= self.end or self.messages > _MAX_MESSAGES
+        elif message.startswith("detect_error"):
+            self.unreadable = self.place
+        elif message.startswith("resume") and self.unreadable < self.end:
+            self.places.append(self.unreadable)

@@ -1,0 +1,97 @@
+"""The parser process: reads requests from standard input and writes replies to standard output.
+
+Crafted text can make a grammar's C code run for hours, exhaust memory or overflow the stack. Limits that the
+system enforces then end this process, no completion is lost, and `parsing` starts another one.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spd_lsp.completion.syntax.cursor_syntax import begins_body, could_follow, literal_at
+from spd_lsp.completion.syntax.languages import LANGUAGES, ParserBudgetExceeded
+from spd_lsp.completion.syntax.outline import build_outline
+from spd_lsp.completion.syntax.parsing import receive, send
+
+_MAX_WALL_SECONDS = 10.0  # for a request, on systems that cannot limit CPU time
+_MAX_MEMORY_BYTES = 1 << 30
+
+
+def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
+    """Return the outline of the lines around a gap as plain tuples."""
+    parts = build_outline(LANGUAGES[language], lines[:gap], lines[gap:])
+    return [(int(part.role), part.distance, part.rows) for part in parts]
+
+
+def _body_verdict(language: str, text: str, indent: str) -> bool | None:
+    """Return `begins_body` of a text."""
+    return begins_body(LANGUAGES[language], text, indent)
+
+
+def _literal(language: str, source: str, cursor: int) -> str:
+    """Return `literal_at` a cursor."""
+    return literal_at(LANGUAGES[language], source, cursor)
+
+
+def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
+    """Return `could_follow` of drafts."""
+    return could_follow(LANGUAGES[language], source, cursor, drafts, most)
+
+
+_HANDLERS: dict[str, Callable[..., Any]] = {
+    "outline": _outline_parts,
+    "body": _body_verdict,
+    "literal": _literal,
+    "drafts": _possible_drafts,
+}
+
+
+def main(seconds: float) -> None:
+    """Reply to requests until standard input ends; `seconds` of CPU time limit each."""
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # stray prints cannot corrupt a reply
+    _limit_process()
+    while True:
+        try:
+            kind, *arguments = receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        _limit_time(seconds)
+        try:
+            reply = [_HANDLERS[kind](*arguments)]
+        except (ParserBudgetExceeded, RecursionError, MemoryError):
+            reply = []
+        _limit_time(0)
+        send(replies, reply)
+
+
+def _limit_process() -> None:
+    """Limit this process's memory, and disable core dumps, which would contain the user's code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
+    if sys.platform != "win32":
+        import resource
+
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        hard_limit = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if hard_limit == resource.RLIM_INFINITY or hard_limit > _MAX_MEMORY_BYTES:
+            resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, hard_limit))
+
+
+def _limit_time(seconds: float) -> None:
+    """Have the system end this process after so many seconds; 0 removes the limit."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+    elif seconds:
+        faulthandler.dump_traceback_later(_MAX_WALL_SECONDS, exit=True)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

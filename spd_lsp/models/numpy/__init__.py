@@ -1,1 +1,0 @@
-"""The NumPy engine: Llama and StarCoder2 shapes on a CPU, without torch."""

@@ -31,6 +31,7 @@ from ngram_builders.sources.name_rules import (
 _SYMLINK = "symbolic link"
 _WORKTREE = "another worktree of a repository"
 OTHER_LANGUAGE = "other language"
+_TOO_DEEP = "too many ignore files above it"
 _UNCOUNTED = "folder with too many files to count"
 
 _MARKERS = (GIT, *IGNORE_FILES, ENVIRONMENT, PACKAGE)  # names that say something of the folder they are in
@@ -118,7 +119,9 @@ def walk_sources(
         if folder != top and (reason := _check_folder_content(folder, names, outer, top)) is not None:
             yield folder, reason
             continue
-        ignores = outer.enter(folder, names)
+        if (ignores := outer.enter(folder, names)).is_too_deep:
+            yield folder, _TOO_DEEP
+            continue
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, _inspect_file(entry, ignores, languages)
@@ -152,7 +155,8 @@ def explain_skipped(
         names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
         if folder != str(top) and (reason := _check_folder_content(folder, names, ignores, str(top))) is not None:
             return reason, None
-        ignores = ignores.enter(folder, names)
+        if (ignores := ignores.enter(folder, names)).is_too_deep:
+            return _TOO_DEEP, None
         if part:
             folder = str(Path(folder, part))
             inner = _enter_named(folder, part, ignores)
@@ -179,7 +183,7 @@ def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores,
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()
-        return _WORKTREE if main.name == GIT and main.is_relative_to(top) else None
+        return _WORKTREE if main.name == GIT and main.is_relative_to(top) and main.is_dir() else None
     return None
 
 

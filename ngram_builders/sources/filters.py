@@ -102,7 +102,8 @@ def decode_source(data: bytes, path: str = "") -> tuple[str, str | None]:
     """Return a source's bytes as an editor's text, secrets masked; or why it is skipped."""
     text, reason = _decode(data, path)
     reason = reason or find_reason(text)
-    return ("", reason) if reason else (mask(text), None)
+    masked = "" if reason else mask(text)
+    return masked, reason or (None if masked else SECRET)
 
 
 def _decode(data: bytes, path: str) -> tuple[str, str | None]:

@@ -21,6 +21,7 @@ IGNORE_FILES = (".gitignore", ".spdignore")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _MAX_FILE_BYTES = 1 << 20
 _MAX_RULES = 10_000  # of a file
+_MAX_NESTED = 32  # files, one below the other
 _MAX_RULE_CHARACTERS = 4_096
 _MAX_PARTS = 64  # folders that a rule names, one below the other
 _MAX_STEPS, _STEPS_OF_A_RULE = 1_000, 16  # of comparing one path with the rules of a file: 2 ms
@@ -127,6 +128,11 @@ class Ignores:
         if inner == list(self.files) and work_tree is self.work_tree:
             return self
         return Ignores(tuple(inner), work_tree, untracked)
+
+    @property
+    def is_too_deep(self) -> bool:
+        """Whether more ignore files lie one below the other than anybody writes: each is asked for each path."""
+        return any(len(files) > _MAX_NESTED for files in self.files)
 
     def tracks(self, path: str, *, is_folder: bool = False) -> bool:
         """Whether git tracks a file, or anything in a folder."""

@@ -45,6 +45,7 @@ _KEY_LINE = re.compile(
 _CERTAIN_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 _MAX_KEY_LINES = 400  # the longest keys have about 100
 
+_MAX_SECRETS = 1_000  # of a source; a file with more is a list of them
 _MIN_FRAGMENT, _MAX_FRAGMENT = 4, 10  # characters that give a secret away: half of a short one
 _MIN_NEW_CHARACTERS = 3  # of a fragment that the draft itself must write: the rest was typed already
 _GOES_ON = ("=", ":", "(", "\\", "||", " or")  # the value stands on the next line
@@ -54,18 +55,24 @@ _KEY_LAYOUT = re.compile(r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+")  # of a pri
 
 
 def mask(text: str) -> str:
-    """Put the mark in place of every line that holds a secret."""
-    secret = find_secret_lines(text)
-    if not secret:
+    """Put the mark in place of every line that holds a secret; of a text that lists them nothing is left."""
+    secrets = find_secrets(text, _MAX_SECRETS)
+    if len(secrets) > _MAX_SECRETS:
+        return ""
+    if not (secret := _lines_of(secrets, text)):
         return text
     return "\n".join(MARK if number in secret else line for number, line in enumerate(text.split("\n"), 1))
 
 
 def find_secret_lines(text: str) -> dict[int, str]:
     """Return the lines that hold a secret, counted from 1, with the kind of secret."""
+    return _lines_of(find_secrets(text), text)
+
+
+def _lines_of(secrets: Iterable[Secret], text: str) -> dict[int, str]:
     kinds: dict[int, str] = {}
     number, counted = 1, 0  # the line of an offset up to which line ends are counted
-    for secret in find_secrets(text):
+    for secret in secrets:
         number, counted = number + text.count("\n", counted, secret.start), secret.start
         for line in range(number, number + text.count("\n", secret.start, secret.end) + 1):
             kinds.setdefault(line, secret.kind)
@@ -77,8 +84,8 @@ def find_masked_lines(text: str) -> list[int]:
     return [number for number, line in enumerate(text.split("\n"), 1) if line == MARK] if MARK in text else []
 
 
-def find_secrets(text: str) -> list[Secret]:
-    """Find all secrets of a text, in order."""
+def find_secrets(text: str, most: int | None = None) -> list[Secret]:
+    """Find all secrets of a text, in order; the search ends with more than `most`."""
     secrets = list(_find_private_keys(text))
     flat = text.encode("ascii", "replace")  # a byte for each letter, so offsets are the same
     searches = (
@@ -88,6 +95,8 @@ def find_secrets(text: str) -> list[Secret]:
     )
     for offsets, find in searches:
         for start, end in _lines_at(text, offsets):
+            if most is not None and len(secrets) > most:
+                return secrets
             end = _end_of_value(text, start, end)
             secrets += [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
     return sorted(set(secrets))

@@ -179,7 +179,7 @@ class Ledger:
         shown = self.holders.keys() - self._hidden_keys()
         written = shown - self.built_from
         held = [self.texts[key] for key in reversed(self.texts) if key in written]  # the newest first
-        added = join_backwards(stream for text in held for stream in text.streams)
+        added = join_backwards([stream for text in held for stream in text.streams])
         gone = {None, *(self.built_from - shown)}
         found = [
             SearchedTexts(table, frozenset(number for number, key in enumerate(keys) if key in gone))

@@ -121,8 +121,10 @@ def _common_prefix(first: bytes, second: bytes) -> int:
 
 def join_backwards(streams: Iterable[Ints]) -> Ints:
     """Return texts as one array, each read backwards, with breaks around them."""
-    mark = np.array([_BREAK])
-    return np.concatenate([mark, *(part for stream in streams for part in (stream[::-1], mark))])
+    parts = [mark := np.array([_BREAK])]
+    for stream in streams:
+        parts += [stream[::-1], mark]
+    return np.concatenate(parts)
 
 
 def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Place]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.outline import OutlinePart, Role
+from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
 from spd_lsp.completion.syntax.parsing import request_begins_body, request_literal, request_outline
 
 CompletionShape = Literal["line", "block"]
@@ -198,7 +198,14 @@ def _choose_text(
     """Return the texts before and after the cursor within `budget`, and the number of lines omitted."""
     step = min(max(24, budget // 8), budget // 4 + 1)
     anchor = _anchor_row(page.above, _stride(budget))
-    parts = functools.cache(lambda: request_outline(language, page.above[:anchor], page.below))
+    near = range(max(0, anchor - budget), min(anchor + len(page.below), anchor + budget))  # a line takes a token
+    parts = functools.cache(
+        lambda: (
+            request_outline(language, page.above[:anchor], page.below)
+            if language
+            else list(line_parts(near, anchor))
+        )
+    )
     needed = _total_tokens(cost, [page.left, *reversed(page.above)], budget)
     share = min(max(budget // 4, budget - _rounded(needed, step)), budget - _rounded(cost(page.left), step))
     after: list[str] = []

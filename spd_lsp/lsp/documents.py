@@ -284,8 +284,8 @@ class LspWorkspace(Workspace):
         source = whole.text
         if not source.isascii():
             source = source.encode("utf-8", "replace").decode()
-        own = self.parts(document)
-        others = (other for other in self.documents if other not in own)
+        own = {part.revision for part in self.parts(document)}
+        others = (other for other in self.documents if other.revision not in own)
         revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
         return CompletionRequest(
             source, start + cursor, whole.language, whole.path, whole.name, explicit, revisions
@@ -293,9 +293,15 @@ class LspWorkspace(Workspace):
 
     def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
         """The open texts whose n-grams may be counted, as they are now."""
+        seen: set[tuple[str, str | None]] = set()
         for document in self.documents:
-            if document.is_indexable(disabled_languages) and self.parts(document)[0] is document:
-                yield self.whole_text(document)[0]
+            if not document.is_indexable(disabled_languages):
+                continue
+            if notebook := self.get_notebook_document(cell_uri=document.uri):
+                if (part := (notebook.uri, document.language_id)) in seen:
+                    continue
+                seen.add(part)
+            yield self.whole_text(document)[0]
 
     def _joined(self, cells: Sequence[LspDocument]) -> str:
         """The text of a notebook's cells, the same object until one of them changes."""

@@ -25,6 +25,8 @@ MIN_AGREEING_TOKENS = 4  # tokens that must be the same beyond an anchor
 # is tried where the first finds none or does not agree; after that the whole text is encoded.
 _TRIES = ((2, 128), (64, 1024))
 _STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
+_MAX_AGAIN = 4  # times the length of a text; beyond that its parts are encoded apart
+_LONG = 100_000  # characters beyond which a text without anchors is encoded in parts
 
 
 class Tokenizer(Protocol):
@@ -88,16 +90,41 @@ class IncrementalTokenizer:
 
     def encode_in_steps(self, text: str) -> Generator[None, None, EncodedText]:
         """Encode a whole text, pausing between steps."""
-        encoded = self.encode(text[:_STEP])
-        for end in range(2 * _STEP, len(text) + _STEP, _STEP):
+        encoded, start = self.encode(text[:_STEP]), _STEP
+        again = _MAX_AGAIN * len(text)  # characters that may be encoded again where there are no anchors
+        while start < len(text):
             yield
-            encoded = self.update(encoded, text[:end])
+            end = start + _STEP
+            grown = self.try_update(encoded, text[:end])
+            if grown is None and end <= again:
+                grown, again = self.encode(text[:end]), again - end
+            encoded, start = grown or self._appended(encoded, text[start:end]), end
         return encoded
+
+    def _appended(self, old: EncodedText, text: str) -> EncodedText:
+        """Both encoded apart: without anchors, the whole text would be read again with each part of it."""
+        new = self.encode(text)
+        ids = np.concatenate((old.ids, new.ids))
+        if old.ends is None or new.ends is None:
+            return EncodedText(old.data + new.data, ids, None)
+        return EncodedText(old.data + new.data, ids, np.concatenate((old.ends, len(old.data) + new.ends)))
 
     def update(self, old: EncodedText | None, text: str) -> EncodedText:
         """Encode a text where it differs from the old one."""
-        if old is None:
-            return self.encode(text)
+        if (new := self.try_update(old, text) if old else None) is not None:
+            return new
+        return self._encode_long(text) if old and len(text) > _LONG else self.encode(text)
+
+    def _encode_long(self, text: str) -> EncodedText:
+        steps = self.encode_in_steps(text)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+
+    def try_update(self, old: EncodedText, text: str) -> EncodedText | None:
+        """Encode a text where it differs from the old one; None if there are no anchors around that."""
         data = text.encode()
         if data == old.data:
             return old
@@ -109,7 +136,7 @@ class IncrementalTokenizer:
                 ids = self.patch(old, data, (before, after), away, reach)
                 if ids is not None:
                     return self._with_ends(data, ids)
-        return self.encode(text)
+        return None
 
     def patch(self, old: EncodedText, data: bytes, alike: tuple[int, int], away: int, reach: int) -> I32 | None:
         """The ids with the window around a change encoded anew; None if it finds no anchors or does not agree.

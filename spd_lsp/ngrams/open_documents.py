@@ -30,7 +30,9 @@ _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
 _LEXEME_BACKWARDS = re.compile(r"[ \t]*(\w+|[^\w\s])")  # the last one of a reversed text, in linear time
 _MIN_PROBABILITY = 0.01  # a word below this is not worth a draft's place
 _MAX_NAME_LENGTH = 80
-_NAME_REACH = 200_000  # characters on each side of the cursor that are searched for names
+_NAME_REACH = 50_000  # characters on each side of the cursor that are searched for names
+_KEY_REACH = 40_000  # characters of the longest private key, which may begin above them
+_MAX_ALIKE = 1_500  # names of other files that begin alike; of more, none is likely enough to be offered
 _OTHER_WEIGHT = 0.1  # of all names in other open documents, against one occurrence in this one
 _IMPORTED_WEIGHT = 0.5  # of all names in the modules that it imports
 _NEW_WEIGHT = 0.15  # of a name that stands nowhere yet
@@ -92,9 +94,11 @@ class OpenDocument:
         weights = {name: (1 + 5 * alike[name]) ** 0.45 / (1 + age) ** 0.1 for age, name in enumerate(recent)}
         modules = {name for one in imported for name in _names_from(_sorted_names(one.text), begun[0])}
         for beginning, weight in ((modules, _IMPORTED_WEIGHT), (others(begun[0]), _OTHER_WEIGHT)):
-            names = set(beginning) - weights.keys()
-            weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
-        return _as_probabilities(weights, self.text)
+            names = set(islice(beginning, _MAX_ALIKE + 1)) - weights.keys()
+            if len(names) <= _MAX_ALIKE:
+                weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
+        around = self.text[max(0, cursor - _NAME_REACH - _KEY_REACH) : cursor + _NAME_REACH]
+        return _as_probabilities(weights, around)
 
     def _names_behind_the_same(self, begun: re.Match[str]) -> Counter[str]:
         """How often each name that a word begins stands behind the same sign or word, or first on a line."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.sources.discovery import explain_skipped, survey
+from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
 from ngram_builders.sources.git_repository import git_folder
 
 CODE = "x = 1\n"
@@ -166,3 +166,19 @@ def test_only_the_beginning_of_a_huge_ignore_file_is_read(tmp_path: Path) -> Non
     write_files(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
     os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no space on the disk
     assert sources(tmp_path) == ["a.py"]
+
+
+def test_folders_below_more_ignore_files_than_anybody_writes_are_left_out(tmp_path: Path) -> None:
+    """Each of them is asked for each path."""
+    folder = tmp_path
+    for _ in range(40):
+        (folder / ".gitignore").write_text("".join(f"*a*{number}\n" for number in range(10)))
+        (folder / "a.py").write_text("x = 1\n")
+        folder = folder / "d"
+        folder.mkdir()
+    found = survey(tmp_path)
+    assert len(found.files) == 32
+    assert list(found.skipped.values()).count("too many ignore files above it") == 1
+    deepest = folder.parent / "a.py"
+    assert skip_reason(deepest, tmp_path) == "too many ignore files above it"
+    assert skip_reason(tmp_path / "a.py", tmp_path) is None

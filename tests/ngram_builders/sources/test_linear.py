@@ -39,10 +39,10 @@ def seconds(work: Callable[[str], object], text: str) -> float:
     return time.process_time() - started
 
 
-def growth(work: Callable[[str], object], unit: str) -> float:
+def growth(work: Callable[[str], object], unit: str, half: int = HALF) -> float:
     """How many times as long a text of twice the length takes; what takes next to nothing counts as linear."""
-    text = unit * (2 * HALF // len(unit))
-    ratios = ((seconds(work, text) + 0.02) / (seconds(work, text[:HALF]) + 0.02) for _ in range(3))
+    text = unit * (2 * half // len(unit))
+    ratios = ((seconds(work, text) + 0.02) / (seconds(work, text[:half]) + 0.02) for _ in range(3))
     return next((ratio for ratio in ratios if ratio < LINEAR), LINEAR)  # tried again where the machine was busy
 
 

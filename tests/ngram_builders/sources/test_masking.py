@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from ngram_builders.sources import masking
+from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK, find_masked_lines, find_secret_lines, find_secrets, mask
 from ngram_builders.sources.secret_formats import FORMATS
 from tests.planted import ALPHANUMERIC, BASE64, HEX, letters, lines, private_key
@@ -177,3 +179,15 @@ def test_a_value_on_the_next_line_is_masked(begin: str) -> None:
 def test_a_default_on_the_line_below_the_name_is_masked() -> None:
     value = letters(ALPHANUMERIC, 11) + "7x!Q"
     assert value not in mask(f'@click.option(\n    "--pass{"word"}",\n    default="{value}",\n)\n')
+
+
+def test_a_list_of_secrets_is_no_source_and_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = letters(ALPHANUMERIC, 11) + "7x!Q"
+    found: list[str] = []
+    find = masking.find_named_values
+    monkeypatch.setattr(masking, "find_named_values", lambda text: found.append(text) or find(text))
+    text = f"pwd = '{value}'\n" * 40_000
+    assert decode_source(text.encode(), "a.py") == ("", "secret")
+    assert len(found) < 2_000
+    few = f"pwd = '{value}'\n" * 900 + "x = 1\n"
+    assert decode_source(few.encode(), "a.py")[0].endswith("\nx = 1\n")

@@ -87,7 +87,7 @@ class Endless:
     def run_idle_work(self, seconds):
         return False
 
-    def complete(self, *request, name, explicit, check):
+    def complete(self, *request, name, explicit, check, check_typed):
         while True:
             check()
             time.sleep(0.001)

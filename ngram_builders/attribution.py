@@ -27,7 +27,7 @@ _MAX_DOCUMENTS = 256  # that are read for one passage
 _MAX_PLACES = 1000  # that are kept of one passage
 _MAX_MATCHES = 1 << 18  # of its ids
 _AROUND = ("", " ", "\n", "x", "1", ".", "(", ")", "_")  # what may stand before a text, or behind it
-_FIRST_RUN, _LAST_RUN = re.compile(rb"^(?:[\w\x80-\xff]+|[^\w\s]+)"), re.compile(rb"(?:[\w\x80-\xff]+|[^\w\s]+)$")
+_RUN = re.compile(rb"[\w\x80-\xff]+|[^\w\s\x80-\xff]+")  # of letters, or of signs
 
 Encode = Callable[[str], list[int]]
 Decode = Callable[[Sequence[int]], bytes]
@@ -223,7 +223,7 @@ def _ids_inside(ids: Sequence[int], text: bytes, decode: Decode) -> list[tuple[i
     begin = -b"".join(pieces).find(text)
     begins = accumulate(map(len, pieces), initial=begin)
     placed = zip(begins, ids, pieces, strict=False)
-    first, last = (len(run[0]) if (run := pattern.search(text)) else 0 for pattern in (_FIRST_RUN, _LAST_RUN))
+    first, last = (len(run[0]) if (run := _RUN.match(part)) else 0 for part in (text, text[::-1]))
     return [(at, token) for at, token, piece in placed if at >= first and at + len(piece) <= len(text) - last]
 
 

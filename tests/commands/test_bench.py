@@ -43,7 +43,6 @@ def test_a_small_run_reports_every_part(tmp_path):
     assert result.exit_code == 0
     for part in (
         "superposed decoding, k = 2",
-        "transformers beam search, k = 2",
         "GB/s",
         "+5 tokens",
         "| 2 | superposed decoding, k = 3 |",

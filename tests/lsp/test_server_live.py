@@ -176,7 +176,8 @@ async def offers(editor: Editor, uri: str, kind: int) -> list[str]:
 async def until_offered(editor: Editor, uri: str, wanted: bool = True, kind: int = 1) -> None:
     """Ask until what was learned is offered, or no more: counting happens between requests."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT
-    while any(text.startswith(LEARNED) for text in await offers(editor, uri, kind)) is not wanted:
+    begun = LEARNED.partition("(")[0]
+    while any(text.startswith(begun) for text in await offers(editor, uri, kind)) is not wanted:
         assert asyncio.get_running_loop().time() < deadline, f"{'never' if wanted else 'still'} offered"
         await asyncio.sleep(0.05)
 

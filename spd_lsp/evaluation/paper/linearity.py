@@ -59,7 +59,9 @@ def open_network(folder: Path, device: str) -> Any:
             trust_remote_code=False,
         )
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"transformers cannot open the model in {folder} ({error}); name another model") from error
+        raise UserError(
+            f"transformers cannot open the model in {folder} ({error}); name a model folder with --model"
+        ) from error
     if getattr(network, "_is_stateful", False):
         raise UserError(f"{folder.name} keeps a state that cannot be copied; name an attention-only model")
     return network.to(chosen).eval()

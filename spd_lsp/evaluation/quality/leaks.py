@@ -32,6 +32,7 @@ from spd_lsp.evaluation.quality.similarity import (
     window_hashes,
     without_comments,
 )
+from spd_lsp.models.checkpoint.hub import beside
 
 ReportFiles = Callable[[int, int], None]
 
@@ -73,7 +74,7 @@ def check_leaks(
 
 def _check_names(packages: Sequence[PackageFiles], model: Path) -> Iterator[LeakCheck]:
     """Compare package names with those in the model's training.json."""
-    card = model / "training.json"
+    card = beside(model) / "training.json"
     if not card.is_file():
         yield LeakCheck("names", "all", "not checked", f"{model.name} does not say what it was trained on")
         return

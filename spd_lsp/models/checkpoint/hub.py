@@ -84,7 +84,7 @@ def _prepare_vocabulary(path: Path, report: Callable[[str], None]) -> Path:
     return prepare_vocabulary(path, report)
 
 
-def _beside(folder: Path) -> Path:
+def beside(folder: Path) -> Path:
     """Where the files that come with a model lie: beside its GGUF file, if the folder stands for one."""
     from spd_lsp.models.llama.prepared import read_source
 
@@ -226,7 +226,7 @@ def vocabulary(folder: Path) -> int | None:
 def known_languages(folder: Path) -> frozenset[str] | None:
     """The languages of the code a model was trained on, as its training.json says; None: it may know any."""
     try:
-        sources = json.loads((_beside(folder) / "training.json").read_bytes())["sources"]
+        sources = json.loads((beside(folder) / "training.json").read_bytes())["sources"]
         return frozenset(str(source["language"]) for source in sources if not source.get("skipped")) or None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
@@ -239,4 +239,4 @@ def bundled_domains(model: str, folder: Path) -> dict[str, Path]:
 
 def built_in_domains(folder: Path) -> dict[str, Path]:
     """The n-gram tables that come with a model, by language: `python.ngt` beside the weights is about Python."""
-    return {path.stem: path for path in sorted(_beside(folder).glob("*.ngt"))}
+    return {path.stem: path for path in sorted(beside(folder).glob("*.ngt"))}

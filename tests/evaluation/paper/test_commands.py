@@ -30,7 +30,6 @@ def run(*arguments: object) -> str:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("linearity", ["--steps", 2, "--temperature", 1, "--examples", 2]),
         ("perplexity", ["--tokens", 4, "-k", 2]),
         ("diversity", ["-k", 2]),
         ("ablations", []),
@@ -45,6 +44,14 @@ def test_experiments_on_code(name: str, options: list[object], repository: Path,
     assert (tmp_path / f"{name}.md").read_text() in shown
     assert json.loads((tmp_path / f"{name}.json").read_text())["facts"]["model"] == "starter"
     assert (tmp_path / f"{name}.png").stat().st_size > 5_000
+
+
+def test_linearity_needs_a_model_whose_hidden_states_can_be_read(repository: Path, tmp_path: Path) -> None:
+    options = ["--examples", "1", "--prefix", "32", "--out", str(tmp_path)]
+    result = CliRunner().invoke(main, ["eval", "linearity", str(repository), *options])
+    assert result.exit_code == 1
+    assert "name a model folder with --model" in result.output
+    assert "Traceback" not in result.output
 
 
 def test_a_folder_without_code_ends_in_one_sentence(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from spd_lsp.evaluation.quality.run import text_without_target
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.interpolation import Mixture
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE, STARTER
 
 CURSORS = 200  # at line starts, behind signs and blanks, inside words, anywhere
 SECRET = 'api_token = "9f8Kq2LmZx7RtY4wVb6N"\n'
@@ -69,7 +69,7 @@ def asked() -> Asked:
 
 @pytest.mark.slow
 def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
-    (package,) = read_packages([STARTER.parent])
+    (package,) = read_packages([PACKAGE])
     files, prior = {file.name: file for file in package.files}, PackageNgrams(package, asked.tokens, {})
     examples = sample_examples([package], files=70)[:CURSORS]
     names = copies = 0

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,18 +103,6 @@ def transformers_logits(network, ids, weights=()):
             mixed = torch.as_tensor(weights, dtype=embeds.dtype) @ embeds[-len(weights) :]
             embeds = torch.cat([embeds[: -len(weights)], mixed[None]])
         return network(inputs_embeds=embeds[None]).logits[0, -1].numpy()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, nothing is given back")
-def test_what_was_read_to_load_a_file_is_given_back(gguf_folder):
-    """llama.cpp keeps matrices in 4 bits twice: in the file, and rearranged for the processor."""
-    path = gguf_folder / "Q4_K.gguf"
-    engine = load(locate(str(path)))
-    maps = Path("/proc/self/smaps").read_text(encoding="utf-8").split(f"{path.resolve()}\n")[1:]
-    assert maps
-    assert all("Rss:                   0 kB" in one for one in maps)
-    assert np.isfinite(engine.prefill(PROMPT)).all()
 
 
 def test_logits_are_those_of_transformers_with_the_same_weights(engine, network):

@@ -112,7 +112,9 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
 
     Unless a person asks for them (`explicit`), nothing unlikely, and none where the best draft says nothing.
     """
-    context, texts, most = inputs.context, inputs.texts, settings.drafts
+    context = inputs.context
+    texts = inputs.texts
+    most = settings.drafts
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
         return Offer([])
@@ -268,7 +270,8 @@ class _ExpectedSavings:
         accepted = max((len(other.text) for other in better if one.text.startswith(other.text)), default=0)
         saved = max(0, len(one.text) - max(accepted, 1) - len(better))
         continued = sum(other.probability for other in better if other.text.startswith(one.text))
-        line, word = self.lines.get(one.text, 0.0), _next_word(self.begun, one)
+        line = self.lines.get(one.text, 0.0)
+        word = _next_word(self.begun, one)
         is_new = word not in (_next_word(self.begun, other) for other in better)
         worth = line * (_PASSED_LINE_WORTH if self.begun else _LINE_WORTH)
         worth += is_new * self.likely.get(word, 0.0) * _WORD_WORTH

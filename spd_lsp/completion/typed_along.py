@@ -58,7 +58,8 @@ def advance(result: CompletionResult, typed: str) -> CompletionResult:
     ]
     shown = [typed + one.text for one in left[:1]]
     stood = [one.text for one in drafts if one.text.startswith(typed[:-1])]  # before the last key
-    has_best, is_enough = shown == [one.text for one in drafts[:1]], len(left) >= min(result.limit, _ENOUGH)
+    has_best = shown == [one.text for one in drafts[:1]]
+    is_enough = len(left) >= min(result.limit, _ENOUGH)
     needs_refresh = not (has_best and is_enough) and result.seconds <= _MAX_WAIT
     keeps_first = bool(shown) and shown == stood[:1]
     return replace(result, completions=left, passes=0, keeps_first=keeps_first, needs_refresh=needs_refresh)

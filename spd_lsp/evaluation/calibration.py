@@ -65,7 +65,8 @@ def _factors(score: float, match: Sequence[int] | None) -> list[float]:
 
 def fit_logistic_weights(candidates: Candidates) -> F64:
     """Maximise the likelihood by Newton's method. -> [6]"""
-    x, weights = candidates.factors, np.array([0, 1, 1, 0, 0, 0.0])
+    x = candidates.factors
+    weights = np.array([0, 1, 1, 0, 0, 0.0])
     for _ in range(_STEPS):
         q = _logistic(x @ weights)
         gradient = x.T @ (q - candidates.right) + _PENALTY * weights
@@ -119,7 +120,8 @@ def log_loss(predicted: F64, right: F64) -> float:
 def describe_fit(label: str, candidates: Candidates) -> str:
     """An arm's weights as `completion.calibration` writes them, and what they gain."""
     weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic_weights(candidates))
-    held_out, right = cross_validated(candidates), candidates.right
+    held_out = cross_validated(candidates)
+    right = candidates.right
     errors = [100 * calibration_error(p, right) for p in (candidates.scores, held_out)]
     losses = [log_loss(p, right) for p in (candidates.scores, held_out)]
     return (

@@ -295,10 +295,12 @@ async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> typ
     cursor = document.offset_at_position(params.position)
     request = ls.request_at(document, cursor, explicit=explicit)
     position = document.client_position_at_offset(cursor)
-    span, typed = types.Range(position, position), ""
+    span = types.Range(position, position)
+    typed = ""
     if selected := params.context.selected_completion_info:
         request = document.with_selected(request, cursor, selected)
-        span, typed = selected.range, selected.text
+        span = selected.range
+        typed = selected.text
     drafts = await ls.complete(document, request)
     return None if drafts is None else types.InlineCompletionList(inline_items(drafts, span, typed))
 

@@ -130,7 +130,8 @@ class LiveIndex:
 
     def update_files(self, files: Iterable[Path]) -> None:
         """Count files that changed on disk, those first that are gone: a few now, the rest between requests."""
-        paths, synced = sorted(map(real_path, files), key=os.path.lexists), list(self.synced.values())
+        paths = sorted(map(real_path, files), key=os.path.lexists)
+        synced = list(self.synced.values())
         for sync in synced:
             sync.note_changed(paths)
         steps = (step for path in paths for sync in synced for step in sync.sync_changed(path))

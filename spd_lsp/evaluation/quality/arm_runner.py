@@ -171,7 +171,8 @@ class ArmRunner:
         `around` is what text baselines know; without it they know nothing.
         """
         settings = dataclasses.replace(self.settings, **arm.settings)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall = time.perf_counter()
+        cpu = time.process_time()
         mixture = adjusted(mixture, settings)
         inputs = self._inputs(arm, request, mixture, settings)
         if ARM_KINDS[arm.kind].is_text:
@@ -180,9 +181,11 @@ class ArmRunner:
         else:
             drafts = self._decode(arm, request.texts.request(mixture), settings)
             offer = _offer_drafts(arm, drafts, inputs, settings)
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall = time.perf_counter() - wall
+        cpu = time.process_time() - cpu
         costs = drafts.passes, drafts.rows, drafts.longest, 1000 * wall, 1000 * cpu
-        candidates, document = offer.candidates, request.document
+        candidates = offer.candidates
+        document = request.document
         candidates = keep_parseable(candidates, document.text, request.cursor, document.language, len(candidates))
         return ArmResult(offer.completions, *costs, candidates)
 
@@ -190,7 +193,8 @@ class ArmRunner:
         """What the product would know here."""
         document, cursor, texts = request.document, request.cursor, request.texts
         places = texts.places(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
-        names, weights = partial(document.matching_names, cursor), WITH_NGRAMS if mixture else MODEL_ALONE
+        names = partial(document.matching_names, cursor)
+        weights = WITH_NGRAMS if mixture else MODEL_ALONE
         return OfferInputs(document, cursor, texts, places, names, weights)
 
     def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
@@ -218,6 +222,7 @@ def _offer_texts(arm: Arm, inputs: OfferInputs, around: Surroundings | None, set
     """What a text baseline proposes, trimmed as drafts are."""
     if around is None:
         return Offer([])
-    find, most = TEXT_BASELINES[arm.decoder], settings.drafts
+    find = TEXT_BASELINES[arm.decoder]
+    most = settings.drafts
     texts = find(around, inputs.document.text, inputs.cursor, 4 * most)
     return offer_alone([(text, -1.0 - n) for n, text in enumerate(texts)], inputs, most)

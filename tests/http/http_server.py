@@ -1,0 +1,103 @@
+"""A server process that speaks HTTP, and its clients."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lsp.transport.listeners import isolated_environment
+from tests.processes import TIMEOUT
+
+pytest.importorskip("uvicorn")
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass
+class HttpServer:
+    """The process, its port, and what it writes to standard error."""
+
+    process: subprocess.Popen[str]
+    port: int
+    token: str
+    token_file: Path
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def request(
+        self, method: str, path: str, body: bytes | str | None = None, headers: Mapping[str, str] = JSON
+    ) -> tuple[int, str]:
+        """The status and the text of an answer; the token is sent unless the headers say otherwise."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+        try:
+            connection.request(method, path, body, {"Authorization": f"Bearer {self.token}"} | dict(headers))
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+    def post(self, path: str, /, **fields: Any) -> Any:
+        """The answer to a request, which is served."""
+        status, text = self.request("POST", path, json.dumps(fields))
+        assert status == 200, text
+        return json.loads(text)
+
+    def refusal(self, path: str, body: bytes | str | None, **headers: str) -> tuple[int, str]:
+        """The status and the sentence with which a request is refused."""
+        status, text = self.request(
+            "POST", path, body, JSON | {k.replace("_", "-"): v for k, v in headers.items()}
+        )
+        return status, json.loads(text)["error"]["message"]
+
+    def metric(self, name: str) -> float:
+        """A counter."""
+        _, text = self.request("GET", "/metrics")
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+@contextmanager
+def run_server(folder: Path, *options: str, address: str = "127.0.0.1:0") -> Iterator[HttpServer]:
+    """Run a server that was started in a folder; check that no client has ended it."""
+    data = ["--data-dir", str(folder / "data")]
+    command = [sys.executable, "-m", "spd_lsp", *data, "serve", "--http", address, "-v", *options]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
+    assert process.stderr
+    log: list[str] = []
+    while not (announced := re.match(r"listening at (\S+); clients send the token in (.*)\n", line(process, log))):
+        pass
+    port = int(announced[1].rpartition(":")[2]) if announced[1].startswith("http://") else 0
+    file = Path(announced[2])
+    server = HttpServer(process, port, file.read_text(), file, log)
+    log_reader = threading.Thread(target=lambda: log.extend(process.stderr or ()))
+    log_reader.start()
+    try:
+        yield server
+        assert process.poll() is None, "a client ended the server"
+        assert "Traceback" not in "".join(log)
+    finally:
+        process.kill()
+        process.wait()
+        log_reader.join()
+        process.stderr.close()
+
+
+def line(process: subprocess.Popen[str], log: list[str]) -> str:
+    """The next line of the log."""
+    assert process.stderr
+    log.append(process.stderr.readline())
+    assert log[-1], "".join(log)
+    return log[-1]

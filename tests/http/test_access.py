@@ -1,0 +1,202 @@
+"""Who is refused, and what a client can cost: each promise of SECURITY.md about `serve --http`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("uvicorn")
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from ngram_builders.errors import UserError
+from spd_lsp.cli import main
+from spd_lsp.extras import remedy_for
+from spd_lsp.http import serve
+from spd_lsp.http.access import parse_address, token_in
+from spd_lsp.http.app import MAX_BODY_BYTES
+from tests.http.http_server import HttpServer, run_server
+from tests.lsp.lsp_client import until
+from tests.processes import TIMEOUT
+from tests.test_deep_json import DEEP, nested
+
+ASKED = json.dumps({"prompt": "import argparse\nparser = argparse.", "language": "python"})
+
+HOSTILE_BODIES = {
+    "not JSON": ("{prompt: 1}", "to be JSON"),
+    "not UTF-8": (b"\xff\xfe{}", "to be JSON"),
+    "deep JSON": ('{"a":' + nested(DEEP) + "}", "nested deeply"),
+    "a number of 5000 digits": ('{"n":' + "9" * 5000 + "}", "to be JSON"),
+    "a list": ("[1]", "to be a JSON object, found a list"),
+    "an infinite number": ('{"n_predict":1e999}', "Field 'n_predict': expected a whole number"),
+    "no number": ('{"n":NaN}', "Field 'n': expected a whole number from 1 to 16, found nan"),
+    "a truth for a number": ('{"n":true}', "Field 'n': expected a whole number from 1 to 16, found True"),
+    "too many alternatives": ('{"n_cmpl":17}', "Field 'n_cmpl': expected a whole number from 1 to 16, found 17"),
+    "a number for a text": ('{"input_prefix":5}', "Field 'input_prefix': expected a string, found 5"),
+    "tokens for a text": ('{"prompt":[1,2]}', "Field 'prompt': expected a string, found a list"),
+    "a text for an object": (
+        '{"input_extra":["a"]}',
+        "Field 'input_extra': expected a list of at most 256 objects",
+    ),
+    "a null in a path": ('{"path":"a\\u0000b"}', "Field 'path': expected a path"),
+    "a text for a truth": (
+        '{"stream":"yes","n":"1"}',
+        "Field 'n': expected a whole number from 1 to 16, found a string",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with run_server(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("body, told", HOSTILE_BODIES.values(), ids=HOSTILE_BODIES)
+def test_a_hostile_body_is_refused_in_a_sentence_that_does_not_quote_it(server: HttpServer, body: Any, told: str):
+    status, message = server.refusal("/infill", body)
+    assert status == 400 and told in message and len(message) < 200
+    assert "99999" not in message
+
+
+def test_half_characters_are_completed_like_others(server: HttpServer):
+    assert server.request("POST", "/infill", '{"prompt":"x = \\"\\ud800\\"\\nx.","explicit":true}')[0] == 200
+
+
+def test_a_body_beyond_the_limit_is_refused_before_it_fills_the_memory(server: HttpServer):
+    status, message = server.refusal("/infill", b" " * (MAX_BODY_BYTES + 1))
+    assert (status, message) == (413, f"expected a body of at most {MAX_BODY_BYTES:,} bytes")
+
+
+REFUSED = {
+    "no token": (401, {"Authorization": ""}),
+    "another token": (401, {"Authorization": "Bearer x\xff"}),
+    "a web page": (403, {"Origin": "https://example.com"}),
+    "a page of a file or a sandbox": (403, {"Origin": "null"}),
+    "a page that sends no Origin": (403, {"Sec-Fetch-Site": "cross-site"}),
+    "a name that leads here": (403, {"Host": "evil.example:8012"}),
+    "a name that looks like this machine": (403, {"Host": "127.0.0.1.evil.example"}),
+    "a name that is none": (403, {"Host": "["}),
+    "no host": (403, {"Host": ""}),
+    "a form": (415, {"Content-Type": "application/x-www-form-urlencoded"}),
+    "a form of plain text": (415, {"Content-Type": "text/plain"}),
+}
+
+
+@pytest.mark.parametrize("status, headers", REFUSED.values(), ids=REFUSED)
+def test_only_programs_with_the_token_are_served_and_no_web_page(server: HttpServer, status: int, headers: Any):
+    assert server.request("POST", "/infill", ASKED)[0] == 200
+    found, text = server.request("POST", "/infill", ASKED, {"Content-Type": "application/json"} | headers)
+    assert found == status and json.loads(text)["error"]["message"]
+    if status == 403:
+        assert server.request("GET", "/health", None, headers)[0] == 403
+
+
+def test_every_path_but_health_needs_the_token(server: HttpServer):
+    public = [path for path in ("/health", "/metrics", "/v1/models", "/infill", "/x") if served(server, path)]
+    assert public == ["/health"]
+    assert server.request("GET", "/x")[0] == 404 and server.request("GET", "/infill")[0] == 405
+
+
+def served(server: HttpServer, path: str) -> bool:
+    return server.request("GET", path, None, {"Authorization": ""})[0] != 401
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8012", "[::]:8012", "192.168.1.5:8012", "example.com:8012"])
+def test_an_address_that_others_reach_is_refused_with_what_to_do(address: str, tmp_path: Path):
+    done = CliRunner().invoke(main, ["--data-dir", str(tmp_path), "serve", "--http", address])
+    assert done.exit_code == 1
+    assert "other machines can reach" in done.output and "ssh -L" in done.output
+
+
+@pytest.mark.parametrize("options", [["--socket"], ["--stdio"]])
+def test_http_excludes_the_protocol_of_editors(options: list[str]):
+    done = CliRunner().invoke(main, ["serve", "--http", "8012", *options])
+    assert done.exit_code == 1 and "exclude each other" in done.output
+    assert "spd-lsp[http]" in remedy_for("uvicorn")
+
+
+def test_addresses_of_this_machine_are_accepted():
+    assert parse_address("8012") == parse_address("localhost:8012") == ("127.0.0.1", 8012)
+    assert parse_address("[::1]:80") == ("::1", 80)
+    with pytest.raises(UserError, match="expected an address such as"):
+        parse_address("127.0.0.1:99999")
+
+
+def test_the_token_is_kept_where_only_its_user_can_read_it(tmp_path: Path):
+    token, file = token_in(tmp_path / "data")
+    assert len(token) > 40 and file.stat().st_mode & 0o777 == 0o600
+    assert token_in(tmp_path / "data") == (token, file)
+    file.chmod(0o644)
+    with pytest.raises(UserError, match="others may know the token"):
+        token_in(tmp_path / "data")
+    file.unlink()
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="cannot use the token"):
+        token_in(tmp_path / "data")
+
+
+async def answer_at_length(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(64):
+        await send({"type": "http.response.body", "body": b"x" * (1 << 20), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def limited() -> AsyncIterator[tuple[ServerState, Any]]:
+    """Connections in this process, where limits can be lower; what opens another one."""
+    state, config = ServerState(), Config(answer_at_length, lifespan="off", log_config=None)
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(lambda: serve.LimitedConnection(config, state, {}, loop), "127.0.0.1")
+    async with listener:
+        host, port = listener.sockets[0].getsockname()
+        yield state, lambda: asyncio.open_connection(host, port, limit=1)
+        for connection in list(state.connections):
+            connection.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\nHost:", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"]
+)
+async def test_a_request_that_does_not_arrive_in_time_ends_its_connection(sent: bytes, monkeypatch):
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.2)
+    async with limited() as (state, connect):
+        _, writer = await connect()
+        writer.write(sent)
+        await until_none(state)
+        writer.close()
+
+
+async def test_an_answer_that_is_not_read_ends_its_connection(monkeypatch):
+    monkeypatch.setattr(serve, "READING_SECONDS", 0.2)
+    async with limited() as (state, connect):
+        _, writer = await connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await until_none(state)
+        writer.close()
+
+
+async def until_none(state: ServerState) -> None:
+    """Wait until a connection was there and has ended."""
+    await until(lambda: state.connections)
+    await until(lambda: not state.connections)
+
+
+async def test_a_connection_too_many_is_closed_and_the_others_stay(monkeypatch):
+    monkeypatch.setattr(serve, "MAX_CONNECTIONS", 3)
+    async with limited() as (state, connect):
+        writers = [(await connect())[1] for _ in range(3)]
+        reader, writer = await connect()
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await asyncio.wait_for(reader.readexactly(1), TIMEOUT)
+        assert len(state.connections) == 3
+        for one in (*writers, writer):
+            one.close()

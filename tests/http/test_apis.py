@@ -1,0 +1,177 @@
+"""Both APIs answer over real HTTP with the same completions, in the fields that their clients read."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from spd_lsp.cli import main
+from tests.http.http_server import HttpServer, run_server
+from tests.lsp.test_blocks import SOURCE as BLOCK_BEGINS
+from tests.processes import wait_until
+
+ABOVE = "import argparse\n\n"
+ASKED = {"input_prefix": ABOVE, "prompt": "parser = argparse.", "input_suffix": "\n", "path": "app.py"}
+MAIN = """def main():
+    parser = argparse.ArgumentParser()
+    args = parser.parse_args()
+    print(args)
+"""
+LEDGER = "ledger.fetch_undisclosed(account)\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    folder = tmp_path_factory.mktemp("server")
+    (folder / "shop").mkdir()
+    (folder / "shop" / "stock.py").write_text("warehouse.reserve_pallets(order)\n" * 20)
+    built = CliRunner().invoke(main, ["--data-dir", str(folder / "data"), "build-ngrams", str(folder / "shop")])
+    assert built.exit_code == 0, built.output
+    with run_server(folder) as server:
+        yield server
+
+
+def contents(answers: list[dict[str, Any]]) -> list[str]:
+    return [one["content"] for one in answers]
+
+
+def test_infill_has_the_fields_that_llama_cpp_s_clients_read(server: HttpServer):
+    answer = server.post("/infill", **ASKED, n_predict=128, samplers=["top_k", "infill"], id_slot=0)
+    assert answer["content"].startswith("ArgumentParser(")
+    assert answer["stop"] is True and answer["truncated"] is False
+    timings = answer["timings"]
+    assert answer["tokens_evaluated"] == timings["prompt_n"] + timings["cache_n"] > 0
+    assert answer["tokens_cached"] == answer["tokens_evaluated"] + timings["predicted_n"]
+    assert timings["predicted_ms"] > 0 and timings["predicted_per_second"] > 0
+    status, text = server.request(
+        "POST", "/infill", json.dumps({**ASKED, "response_fields": ["content", "timings/prompt_n", "no/such"]})
+    )
+    assert status == 200 and '"content":"' in text  # llama.vim looks for it without a space
+    assert json.loads(text).keys() == {"content", "timings/prompt_n"}
+
+
+@pytest.mark.parametrize("name", ["n", "n_cmpl"])
+def test_several_alternatives_are_a_list_of_different_texts_best_first(server: HttpServer, name: str):
+    before = server.metric("spd_lsp_forward_passes_total")
+    answers = server.post("/infill", **ASKED, **{name: 3, "explicit": True})
+    assert len(set(contents(answers))) == len(answers) == 3
+    assert [one["index"] for one in answers] == [0, 1, 2]
+    assert contents(answers)[0] == server.post("/infill", **ASKED)["content"]
+    passes = server.metric("spd_lsp_forward_passes_total") - before
+    assert 0 < passes <= 4 * answers[0]["timings"]["predicted_n"]  # of two requests: far from three each
+    assert server.metric("spd_lsp_completions_total") >= 4
+
+
+def test_without_tokens_to_predict_the_prompt_is_read_ahead(server: HttpServer):
+    asked = {**ASKED, "input_prefix": "import shlex\n" + ABOVE}
+    assert server.post("/infill", **asked, n_predict=0, stream=False)["content"] == ""
+    timings = server.post("/infill", **asked)["timings"]
+    assert timings["cache_n"] > timings["prompt_n"]
+
+
+def test_files_that_come_along_count_as_open_until_they_no_longer_come(server: HttpServer):
+    asked = {"input_prefix": "import ledger\n\nledger.", "path": "book.py", "explicit": True, "n": 3}
+    extra = [{"filename": "accounts.py", "text": LEDGER * 9}]
+    assert "fetch_undisclosed(account)" in contents(server.post("/infill", **asked, input_extra=extra))
+    assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked))
+    secret = [{"filename": ".env.py", "text": LEDGER * 9}]
+    assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked, input_extra=secret))
+
+
+def test_a_path_in_the_folder_of_the_start_chooses_syntax_and_tables(server: HttpServer):
+    asked = {"input_prefix": "warehouse.", "explicit": True}
+    assert "reserve_pallets" in server.post("/infill", **asked, path="shop/order.py")["content"]
+    assert "reserve_pallets" not in server.post("/infill", **asked, path="other/order.py")["content"]
+    assert server.post("/infill", **asked, path="shop/order.md")["content"] == ""
+    assert server.post("/infill", **asked, path=".env")["content"] == ""
+
+
+def test_a_text_without_a_name_belongs_beside_the_file_whose_lines_it_has(server: HttpServer):
+    """llama.vim names files only when it sends parts of them ahead, and never the one that is completed."""
+    line = "def order_all_pallets_of(warehouse):\n"
+    server.post("/infill", n_predict=0, input_extra=[{"filename": "shop/order.py", "text": line}])
+    asked = {"input_prefix": f"{line}    warehouse.", "explicit": True}
+    assert "reserve_pallets" in server.post("/infill", **asked)["content"]
+
+
+def test_texts_end_before_stop_words_and_late_ones_with_their_line(server: HttpServer):
+    stopped = server.post("/infill", **ASKED, stop=["Parser"])
+    assert (stopped["content"], stopped["stop_type"], stopped["stopping_word"]) == ("Argument", "word", "Parser")
+    block = {"input_prefix": BLOCK_BEGINS, "path": "points.py", "explicit": True}
+    assert "\n" in server.post("/infill", **block)["content"].strip()
+    assert "\n" not in server.post("/infill", **block, t_max_predict_ms=1)["content"].strip()
+
+
+def test_a_stream_of_events_holds_the_same_texts(server: HttpServer):
+    answers = server.post("/infill", **ASKED, n=2)
+    _, text = server.request("POST", "/infill", json.dumps({**ASKED, "n": 2, "stream": True}))
+    events = [json.loads(part.removeprefix("data: ")) for part in text.split("\n\n") if part]
+    assert [one["content"] for one in events if not one["stop"]] == contents(answers)
+    assert events[-1]["stop"] and events[-1]["timings"]
+
+
+def test_the_openai_package_gets_choices_probabilities_and_a_stream(server: HttpServer):
+    openai = pytest.importorskip("openai")
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=server.token) as client:
+        assert [model.id for model in client.models.list()] == ["starter"]
+        asked = {"model": "any", "prompt": ABOVE + "parser = argparse.", "extra_body": {"path": "app.py"}}
+        found = client.completions.create(**asked, n=3, max_tokens=20, logprobs=1)
+        texts = [choice.text for choice in found.choices]
+        assert len(set(texts)) == 3 and texts[0].startswith("ArgumentParser(")
+        assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
+        known = [choice.logprobs for choice in found.choices if choice.logprobs.tokens]
+        assert known and all(one.tokens[0] in texts and math.exp(one.token_logprobs[0]) <= 1 for one in known)
+        stream = client.completions.create(**asked, n=3, stream=True, stream_options={"include_usage": True})
+        parts = list(stream)
+        assert [part.choices[0].text for part in parts[:-1]] == texts
+        assert parts[-1].usage.prompt_tokens == found.usage.prompt_tokens
+        stopped = client.completions.create(**asked, stop=["Parser"])
+        assert (stopped.choices[0].text, stopped.choices[0].finish_reason) == ("Argument", "stop")
+        with pytest.raises(openai.AuthenticationError, match="Bearer TOKEN"):
+            client.with_options(api_key="wrong").models.list()
+
+
+def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(server: HttpServer):
+    """Zed writes a prompt in a model's own tokens."""
+    before, after = "total = add(first, ", ")\n"
+    asked = {"path": "sum.py", "n": 3, "max_tokens": 8}
+    plain = server.post("/v1/completions", prompt=before, suffix=after, **asked)["choices"]
+    marked = f"<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
+    assert [one["text"] for one in server.post("/v1/completions", prompt=marked, **asked)["choices"]] == [
+        one["text"] for one in plain
+    ]
+    assert not any(one["text"].endswith(")") for one in plain[:1])
+
+
+def test_curl_reaches_a_unix_socket(tmp_path: Path):
+    if (curl := shutil.which("curl")) is None:
+        pytest.skip("curl is not installed")
+    path = tmp_path / "private" / "http.sock"
+    with run_server(tmp_path, "--model", "none", address=f"unix:{path}") as server:
+        assert path.stat().st_mode & 0o777 == 0o600
+        command = [curl, "-s", "--unix-socket", str(path), "-H", f"Authorization: Bearer {server.token}"]
+        command += ["--json", json.dumps({"prompt": LEDGER * 3 + "ledger.", "language": "python"})]
+        done = subprocess.run([*command, "http://localhost/v1/completions"], capture_output=True, text=True)
+    assert json.loads(done.stdout)["choices"][0]["text"].startswith("fetch")
+
+
+def test_work_for_a_client_that_left_is_stopped(server: HttpServer):
+    body = json.dumps({**ASKED, "input_prefix": "\n".join(f"value_{n} = compute({n})" for n in range(2000))})
+    head = f"POST /infill HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    finished = sum("completion: " in line for line in server.log)
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall((head + body).encode())
+    wait_until("it was noticed", lambda: server.metric('spd_lsp_requests_total{path="/infill",status="499"}'))
+    assert server.post("/infill", **ASKED)["content"]
+    wait_until("that was logged", lambda: sum("completion: " in line for line in server.log) > finished)
+    assert sum("completion: " in line for line in server.log) == finished + 1  # not that of the client that left

@@ -1,0 +1,124 @@
+// Next edits: the places where the change that was just made is wanted, too. They get a mark in the gutter; only keys
+// move the cursor to one, apply it or dismiss it.
+"use strict";
+
+const vscode = require("vscode");
+const { SECTION } = require("./settings.js");
+
+const PAUSE = 500; // milliseconds after the last change
+const MOST = 20; // places
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="3" fill="#4b9fd5"/></svg>`;
+
+class NextEdits {
+  constructor(session) {
+    this.session = session;
+    this.found = []; // `{ range, text }`, in the order of the document
+    this.dismissed = new Set();
+    this.mark = vscode.window.createTextEditorDecorationType({
+      gutterIconPath: vscode.Uri.parse(`data:image/svg+xml;utf8,${encodeURIComponent(ICON)}`),
+      overviewRulerColor: new vscode.ThemeColor("editorInfo.foreground"),
+    });
+    this.subscriptions = [
+      this.mark,
+      vscode.workspace.onDidChangeTextDocument((event) => this.changed(event)),
+      vscode.window.onDidChangeTextEditorSelection(() => this.setContext()),
+      vscode.window.onDidChangeActiveTextEditor(() => this.show([])),
+    ];
+  }
+
+  /** The command ids of the manifest, and what they do. */
+  get handlers() {
+    return {
+      nextEdit: () => this.jump(),
+      applyEdit: () => this.apply(),
+      dismissEdits: () => this.dismiss(),
+    };
+  }
+
+  changed({ document, contentChanges }) {
+    if (contentChanges.length && document === vscode.window.activeTextEditor?.document) {
+      this.show([]);
+      clearTimeout(this.timer);
+      const isOn = vscode.workspace.getConfiguration(SECTION).get("nextEdits", false);
+      this.timer = isOn ? setTimeout(() => this.ask().catch(() => {}), PAUSE) : undefined; // the server may be stopping
+    }
+  }
+
+  async ask() {
+    const editor = vscode.window.activeTextEditor;
+    if (!this.session.isRunning || !editor) {
+      return;
+    }
+    const { document } = editor;
+    const { version } = document;
+    const edits = await this.session.nextEdits(editor, MOST);
+    if (document.version === version && vscode.window.activeTextEditor === editor) {
+      const places = edits.map(({ range: { start, end }, text }) => ({
+        range: new vscode.Range(start.line, start.character, end.line, end.character),
+        text,
+      }));
+      const wanted = places.filter((place) => !this.dismissed.has(this.key(document, place)));
+      this.show(wanted.sort((a, b) => a.range.start.compareTo(b.range.start)));
+    }
+  }
+
+  /** What is dismissed for good: this text in a line like this. */
+  key(document, { range, text }) {
+    return [document.uri, document.lineAt(range.start.line).text, range.start.character, text].join("\n");
+  }
+
+  show(found) {
+    this.found = found;
+    const options = found.map(({ range, text }) => ({
+      range,
+      hoverMessage: new vscode.MarkdownString().appendCodeblock(text || "(delete)"),
+    }));
+    vscode.window.activeTextEditor?.setDecorations(this.mark, options);
+    this.message?.dispose();
+    this.message = found.length ? vscode.window.setStatusBarMessage(`$(edit) ${found.length} more to change`) : undefined;
+    this.setContext();
+  }
+
+  /** The place that the cursor touches. */
+  get current() {
+    const cursor = vscode.window.activeTextEditor?.selection.active;
+    return cursor && this.found.find(({ range }) => range.contains(cursor));
+  }
+
+  setContext() {
+    vscode.commands.executeCommand("setContext", "spd-lsp.hasNextEdit", this.found.length > 0);
+    vscode.commands.executeCommand("setContext", "spd-lsp.atNextEdit", this.current !== undefined);
+  }
+
+  /** Move the cursor to the next place below it, or to the first one. */
+  jump() {
+    const editor = vscode.window.activeTextEditor;
+    const cursor = editor?.selection.active;
+    const next = this.found.find(({ range }) => range.start.isAfter(cursor)) ?? this.found[0];
+    if (next) {
+      editor.selection = new vscode.Selection(next.range.start, next.range.start);
+      editor.revealRange(next.range, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
+      this.setContext();
+    }
+  }
+
+  /** Change the place that the cursor touches; one undo takes it back. */
+  apply() {
+    const { current } = this;
+    return current && vscode.window.activeTextEditor.edit((edit) => edit.replace(current.range, current.text));
+  }
+
+  dismiss() {
+    const document = vscode.window.activeTextEditor?.document;
+    this.found.forEach((place) => this.dismissed.add(this.key(document, place)));
+    this.show([]);
+  }
+
+  dispose() {
+    clearTimeout(this.timer);
+    this.message?.dispose();
+    this.subscriptions.forEach((one) => one.dispose());
+  }
+}
+
+module.exports = { NextEdits };

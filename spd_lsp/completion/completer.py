@@ -12,42 +12,38 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ngram_builders.sources.language_ids import related_languages
+from spd_lsp.completion.blocks import (
+    BlockModel,
+    is_opening,
+    with_copied_blocks,
+    write_block,
+    written_on,
+)
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
-from spd_lsp.decoding.superposed import Model
-from spd_lsp.ngrams.interpolation import Domains, adjusted
+from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 _SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
 
-_ShownCompletions = tuple[OpenDocument, int, list[str]]  # completions, and where they were shown
-Result = TypeVar("Result")
 
-
-class CompletionModel(Model, Protocol):
-    """A model with a bounded context."""
-
-    @property
-    def max_positions(self) -> int:
-        """Longest text, in tokens."""
+class CompletionModel(BlockModel, Protocol):
+    """What answers requests."""
 
     @property
     def device(self) -> object:
         """Where it computes."""
-
-    @property
-    def second_row_is_free(self) -> bool:
-        """Whether a pass of two rows takes about the time of one."""
 
     @property
     def forks_are_free(self) -> bool:
@@ -60,9 +56,6 @@ class CompletionModel(Model, Protocol):
     def limit_threads(self, count: int) -> None:
         """Compute with this many threads at most; 0: as many as measure best."""
 
-    def run_request(self, request: Callable[[Model], Result]) -> Result:
-        """The result of a request, run again elsewhere if a GPU's memory runs out."""
-
 
 class Completer:
     """The parts of a completion, built once and used for every request, from one thread."""
@@ -71,7 +64,7 @@ class Completer:
         self,
         model: CompletionModel,
         tokens: ModelTokenizer,
-        domains: Domains,
+        domains: ServingTables,
         settings: Settings,
         tuned: Callable[[Settings], Settings] = lambda settings: settings,
         languages: Collection[str] | None = None,
@@ -83,8 +76,6 @@ class Completer:
         self.modules = ImportedModules(tokens.bytes_of)
         self.tuned = tuned
         self.languages = languages
-        self.offer: _ShownCompletions | None = None  # the last completions, until the live index knows of them
-        self.last_offer: _ShownCompletions | None = None
         self.others = FilesAsRead()
         if domains.live:
             weakref.finalize(self, domains.live.end)
@@ -92,11 +83,7 @@ class Completer:
 
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
-        self._given, self._second_row_is_free = settings, self.model.second_row_is_free
-        tuned = self.tuned(settings)
-        self.settings = settings_for(
-            tuned, second_row_is_free=self._second_row_is_free, forks_are_free=self.model.forks_are_free
-        )
+        self.settings = settings_for(self.tuned(settings), forks_are_free=self.model.forks_are_free)
         self._decode = decoder_for(self.model, self.settings)
         self.model.limit_threads(settings.threads)
 
@@ -120,30 +107,28 @@ class Completer:
         whether a draft so far goes on with that.
         """
         started = time.perf_counter()
-        if self._second_row_is_free != self.model.second_row_is_free:  # a GPU ran out of memory: the CPU goes on
-            self.apply_settings(self._given)
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
         context = build_context(
             source, cursor, language, self.context_budget, self.tokens.count, explicit=explicit
         )
-        if reason := self._reason_to_skip(context, source, cursor):
-            self._index_active(document, cursor)
-            return CompletionResult([], reason=reason, index_revision=self.index_revision)
 
-        prompt = self.prompt(context, document)
+        if self.settings.one_line:
+            context = replace(context, shape="line")
+        first_line = context.opening
+        reason = self._reason_to_skip(context, source, cursor)
+        prompt = None if reason else self.prompt(context, document)
 
-        self._index_active(document, cursor)
-        mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
-        if not explicit and not self._is_known(language):
-            unknown = language or "this language"
-            reason = f"neither the model nor any n-gram table knows {unknown}"
-            return CompletionResult([], reason=reason, index_revision=self.index_revision)
-        index_revision = self.index_revision
+        served = self.domains.serve(document, cursor)
+        if not (reason or explicit or self._is_known(language)):
+            reason = f"neither the model nor any n-gram table knows {language or 'this language'}"
+        if prompt is None or reason:
+            return CompletionResult([], reason=reason, index_revision=served.revision)
 
-        texts = DraftText(self.tokens, prompt, context)
-        places = texts.places(mixture, self.settings.max_tokens)
-        so_far = DraftsSoFar(texts, places, in_turn=self.settings.decoder == "best-first")
+        mixture = adjusted(served.mixture, self.settings)
+        texts = DraftText(self.tokens, prompt, first_line)
+        occurrences = texts.occurrences(mixture, self.settings.max_tokens)
+        so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
 
         def check_step() -> None:
             check()
@@ -152,15 +137,19 @@ class Completer:
 
         watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self.model.run_request(lambda model: self._decode(model, watched, self.settings, check_step))
+        drafts = self._decode(self.model, watched, self.settings, check_step)
 
         names = partial(self._matching_names, document, cursor)
-        inputs = OfferInputs(document, cursor, texts, places, names, WITH_NGRAMS if mixture else MODEL_ALONE)
+        weights = WITH_NGRAMS if mixture else MODEL_ALONE
+        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
+        completions = offer.completions
+        begins_block = context.shape == "block"
+        if begins_block:
+            completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
-        self.offer = self.last_offer = document, cursor, [completion.text for completion in offer.completions]
         return CompletionResult(
-            offer.completions,
+            completions,
             limit=self.settings.drafts,
             passes=drafts.passes,
             tokens=drafts.longest,
@@ -172,8 +161,47 @@ class Completer:
             reason=offer.reason,
             withheld=offer.withheld,
             problems=tuple(self.domains.problems),
-            index_revision=index_revision,
+            index_revision=served.revision,
+            opens_block=begins_block and bool(completions) and is_opening(completions[0]),
         )
+
+    def write_block(
+        self,
+        source: str,
+        cursor: int,
+        language: str | None,
+        path: Path | None,
+        result: CompletionResult,
+        *,
+        name: str = "",
+        check: Callable[[], None] = lambda: None,
+    ) -> CompletionResult:
+        """A result that opens a block, with its first completion written on to the end of that block."""
+        if not result.opens_block:
+            return result
+        started = time.perf_counter()
+        source, cursor = normalize_newlines(source, cursor)
+        document = OpenDocument(name, path, language, source)
+        context = build_context(source, cursor, language, self.context_budget, self.tokens.count, explicit=True)
+        texts = DraftText(self.tokens, self.prompt(context, document), context)
+        served = self.domains.serve(document, cursor)
+        request = texts.request(adjusted(served.mixture, self.settings))
+
+        best, *others = result.completions
+        text, passes = write_block(self.model, best.text, texts, request, self.settings, check)
+        inputs = OfferInputs(document, cursor, texts, [], dict, MODEL_ALONE, served.is_gone)
+        return replace(
+            result,
+            completions=[written_on(best, text, inputs), *others],
+            passes=result.passes + passes,
+            seconds=result.seconds + time.perf_counter() - started,
+            opens_block=False,
+        )
+
+    def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
+        """The names of what the n-grams for a file come from."""
+        mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
+        return mixture.names if mixture else ()
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.
@@ -185,28 +213,18 @@ class Completer:
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
             ids = self.prompt(context, document, current=True).ids
-            self.model.run_request(lambda model: model.prefill(ids, check))
+            self.model.prefill(ids, check)
         return self.model.positions_read - before
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
         """Index changed documents, except the active one: the next request brings its text and cursor."""
         if live := self.domains.live:
-            self._record_offer()
             live.update_documents(changes, active)
 
-    def record_shown(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
-        """Note the completions that are shown in an open document, if they are not those noted last."""
-        source, cursor = normalize_newlines(document.text, cursor)
-        offer = replace(document, text=source), cursor, texts
-        if offer != self.last_offer:
-            self.offer = self.last_offer = offer
-
-    def resume(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
+    def resume(self, document: OpenDocument, cursor: int) -> None:
         """Index an open document as it is again, after `complete` was asked for what it may become."""
         source, cursor = normalize_newlines(document.text, cursor)
-        document = replace(document, text=source)
-        self._index_active(document, cursor)
-        self.offer = self.last_offer = document, cursor, texts
+        self.domains.serve(replace(document, text=source), cursor)
 
     def update_files(self, files: Sequence[Path]) -> None:
         """Index files that changed on disk; many at once are left to `run_idle_work`."""
@@ -266,21 +284,13 @@ class Completer:
         if not source[:cursor].strip():
             return "there is no code before the cursor"
         positions, drafts = self.model.max_positions, self.settings.max_tokens
-        return (
-            f"the model reads {positions} tokens and has no room for code beside drafts of {drafts}; ask for less"
-        )
+        return f"the model reads {positions} tokens: no room for code beside drafts of {drafts}; lower maxTokens"
 
     def _is_known(self, language: str | None) -> bool:
         """Whether the model or a table of the last request's file is about code in this language."""
         if self.languages is None or (language and not related_languages(language).isdisjoint(self.languages)):
             return True
         return self.domains.know(language)
-
-    def _index_active(self, document: OpenDocument, cursor: int) -> None:
-        """Index an open document but for the line of the cursor, which would predict itself."""
-        if (live := self.domains.live) and document.name:
-            self._record_offer()
-            live.set_active(document, cursor)
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""
@@ -289,9 +299,3 @@ class Completer:
         others = partial(live.names.find, language=document.language, without=document.name)
         modules = self.modules.find(document, buffer.place, live.synced.values())
         return document.matching_names(cursor, others, modules)
-
-    def _record_offer(self) -> None:
-        """Tell the live index what was shown last, before it sees whether the document grew by that."""
-        if self.offer and self.offer[0].name and self.domains.live:
-            self.domains.live.record_offer(*self.offer)
-        self.offer = None

@@ -13,7 +13,7 @@ import functools
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
@@ -21,7 +21,7 @@ from spd_lsp.completion.syntax.languages import LANGUAGES, Language
 from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
 from spd_lsp.completion.syntax.parsing import request_begins_body, request_literal, request_outline
 
-CompletionShape = Literal["line", "block"]
+CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
 
 MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
@@ -56,6 +56,11 @@ class Context:
     settled: int = 0  # characters of `before` that stay while someone types: those above the anchor
     silence: str = ""  # why nothing is offered here unless a person asks for it
     needs_name: bool = False  # whether code stops at the cursor behind a dot: the line cannot end there
+
+    @property
+    def opening(self) -> Context:
+        """The same place where a completion ends with its first line, also where a block begins."""
+        return replace(self, shape="opening") if self.shape == "block" else self
 
     @property
     def left(self) -> str:
@@ -325,7 +330,8 @@ def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
 
 def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
     """Why nothing is offered unless a person asks for it, or an empty string."""
-    right, left = page.right.rstrip("\r\n"), page.left[-_MAX_NAME_REACH:]
+    right = page.right.rstrip("\r\n")
+    left = page.left[-_MAX_NAME_REACH:]
     if re.match(r"\w", right):
         return "a word goes on right of the cursor"
     if len(right.strip()) > _MAX_TEXT_RIGHT and not _CLOSING.fullmatch(right.strip()):

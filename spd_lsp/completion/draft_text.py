@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
-from ngram_builders.table.suffix_array import Place
+from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.overlap import find_repeat, remove_overlap
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.ngrams.interpolation import Mixture
+from spd_lsp.ngrams.mixture import Mixture
 
+MAX_BLOCK_TOKENS = 128
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
@@ -43,19 +44,27 @@ class DraftText:
             text_of=self.visible,
         )
 
-    def places(self, mixture: Mixture | None, follow: int) -> list[Place]:
-        """Where what stands before the cursor stands in the user's code, each with `follow` tokens behind it."""
+    def occurrences(self, mixture: Mixture | None, follow: int) -> list[Occurrence]:
+        """Where what stands before the cursor stands in the user's code, each with `follow` tokens behind it.
+
+        Where a block begins, with as many as may be one.
+        """
         if mixture is None:
             return []
-        return mixture.places(self._history(self.prompt.copied_behind), follow, self.prompt.levels)
+        follow = follow if self.context.shape == "line" else MAX_BLOCK_TOKENS
+        return mixture.occurrences(self._history(self.prompt.copied_behind), follow, self.prompt.levels)
+
+    def spelled(self, text: str) -> tuple[int, ...]:
+        """The ids of a text at the cursor, as a draft spells it."""
+        return tuple(self.tokens.encode_inside(self.prompt.spelling.healed.decode() + text))
 
     def _history(self, ids: Sequence[int]) -> list[int]:
         return [self.tokens.end_of_text, *ids][-_MAX_HISTORY:]
 
-    def continuations(self, places: Sequence[Place]) -> list[tuple[Place, str]]:
+    def continuations(self, occurrences: Sequence[Occurrence]) -> list[tuple[Occurrence, str]]:
         """Return what a user would see of what follows each place, where it can follow the cursor too."""
-        lines = {ids: self._continuation(ids) for ids in dict.fromkeys(place.next for place in places)}
-        return [(place, line) for place in places if (line := lines[place.next]) is not None]
+        lines = {ids: self._continuation(ids) for ids in dict.fromkeys(one.next for one in occurrences)}
+        return [(one, line) for one in occurrences if (line := lines[one.next]) is not None]
 
     def _continuation(self, ids: Sequence[int]) -> str | None:
         """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
@@ -87,10 +96,6 @@ class DraftText:
 
         return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
 
-    def is_empty(self, ids: Sequence[int]) -> bool:
-        """Whether a draft says that nothing belongs here."""
-        return not self.visible(ids).strip()
-
     def visible(self, ids: Sequence[int]) -> str:
         """Return what a user would see of a draft."""
         return visible_text(self.text(ids), self.context)
@@ -104,7 +109,7 @@ class DraftText:
         last = ids[-1]
         if self.tokens.ends(last):
             return True
-        if self.context.shape != "block" and not _ENDS_LINE.search(self.tokens.pieces[last]):
+        if self.context.shape == "line" and not _ENDS_LINE.search(self.tokens.pieces[last]):
             return False
         text = self._full_text(ids)
         return MARK in text or find_end(text, self.context) is not None
@@ -116,13 +121,13 @@ class DraftText:
 class DraftsSoFar:
     """The drafts that may go on, and the finished ones; ids become texts only if asked for."""
 
-    def __init__(self, texts: DraftText, places: Sequence[Place], *, in_turn: bool) -> None:
-        """`places`: in the user's code, whose texts may be offered as well.
+    def __init__(self, texts: DraftText, occurrences: Sequence[Occurrence], *, in_turn: bool) -> None:
+        """`occurrences`: in the user's code, whose texts may be offered as well.
 
         in_turn: whether a pass lets one draft go on, as in best-first search, and the others stay; else all do.
         """
         self._texts = texts
-        self._places = places
+        self._occurrences = occurrences
         self._in_turn = in_turn
         self._live: dict[tuple[int, ...], None] = {}
         self._finished: list[Sequence[int]] = []
@@ -153,7 +158,7 @@ class DraftsSoFar:
         if self._in_turn:  # those that still spell what was typed before wait to the end, being unlikely
             live = [text for text in live if text] or live
         ended = [self._texts.visible(ids) for ids in self._finished]
-        copied = [text for _, text in self._texts.continuations(self._places)]
+        copied = [text for _, text in self._texts.continuations(self._occurrences)]
         begun = any(typed.startswith(text) for text in live)
         return begun or any(text.startswith(typed) for text in (*live, *ended, *copied))
 
@@ -186,15 +191,27 @@ def find_end(text: str, context: Context) -> int | None:
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    end = _block_end(text, context.indent) if context.shape == "block" else line_end(text)
+    end = _end_by_shape(text, context)
     rest = context.rest
     again = find_repeat(text[:end], context.left, rest) if rest else None
     return end if again is None else again
 
 
-def line_end(text: str) -> int | None:
-    """Return the end of the first line, or None."""
-    return text.find("\n") if "\n" in text else None
+def _end_by_shape(text: str, context: Context) -> int | None:
+    """The end of the line or block; of a block's opening, that of its first line that says something."""
+    if context.shape == "line":
+        return line_end(text)
+    end = _block_end(text, context.indent)
+    if context.shape == "block":
+        return end
+    opening = line_end(text, len(text) - len(text.lstrip()))
+    return min((one for one in (end, opening) if one is not None), default=None)
+
+
+def line_end(text: str, start: int = 0) -> int | None:
+    """Return where the line that holds an offset ends, or None."""
+    end = text.find("\n", start)
+    return None if end < 0 else end
 
 
 def _block_end(text: str, indent: str) -> int | None:

@@ -56,7 +56,7 @@ class FillFormat:
     source: str  # where it is published
     model_types: tuple[str, ...]  # in config.json; some have another name in GGUF files
     sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
-    beside: tuple[str, ...] = ()  # further special tokens of the family
+    family_tokens: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
     repository: RepositoryFormat | None = None  # if the family was trained with one
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
@@ -68,16 +68,14 @@ class FillFormat:
 
     def fits(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """Whether a model of this configuration and with these special tokens was trained with it."""
-        return self.could_fit(config, is_special) and not self._is_unlike(config)
-
-    def _is_unlike(self, config: Mapping[str, Any]) -> bool:
-        return bool(self.unlike) and re.search(self.unlike, str(config.get(_NAME, "")), re.IGNORECASE) is not None
+        is_unlike = self.unlike and re.search(self.unlike, str(config.get(_NAME, "")), re.IGNORECASE)
+        return self.could_fit(config, is_special) and not is_unlike
 
     def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """The same by all but the model's name."""
         return (
             config.get("model_type") in self.model_types
-            and all(map(is_special, (*self.marks, *self.beside)))
+            and all(map(is_special, (*self.marks, *self.family_tokens)))
             and all(config.get(name) == size for name, size in self.sizes.items())
             and not (self.lacks and is_special(self.lacks))
         )
@@ -91,12 +89,7 @@ _PIPES = ("<|fim_prefix|>", "{above}", "<|fim_suffix|>", "{after}", "<|fim_middl
 _WITH_PATH = "{path}\n{text}\n"
 
 FILL_FORMATS = (
-    FillFormat(
-        "starter",
-        ("<|suffix|>", "{after}", "<|prefix|>", "{before}"),
-        "spd_lsp/training",
-        ("llama",),
-    ),
+    FillFormat("starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}"), "spd_lsp/training", ("llama",)),
     FillFormat(
         "starcoder",
         _SUFFIX_FIRST,

@@ -9,10 +9,10 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 
 from ngram_builders.sources.masking import secret_check
-from ngram_builders.table.suffix_array import Place
+from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.completion.calibration import Match, Weights, are_probabilities, at_most_one_right, calibrate
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
@@ -20,8 +20,10 @@ from spd_lsp.completion.overlap import splits_word
 from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult, Draft
+from spd_lsp.ngrams.file_sync import NAME
 from spd_lsp.ngrams.open_documents import OpenDocument, likely_words
 from spd_lsp.printable import HIDDEN_CHARACTERS
+from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings
 
 SECRET_REASON = "every draft held what looks like a secret"
@@ -39,7 +41,8 @@ class Completion:
     """A text to insert at the cursor."""
 
     text: str
-    probability: float  # of being all that will be written there; of names and beginnings, of being right so far
+    # Of being all that will be written, of a block its first line; of names and beginnings, of being right so far.
+    probability: float
     ends: bool = True  # whether its line or block ends with it; else it was cut off, and more may follow
     is_name: bool = False  # whether it is no draft, but the rest of a name that was begun
     is_copy: bool = False  # whether it is no draft, but copied from elsewhere in the user's code
@@ -52,6 +55,21 @@ class Completion:
         """What a person is told of it; None of names and beginnings, behind which more is to be written."""
         return self.probability if self.is_rated else None
 
+    @property
+    def kind(self) -> str:
+        """What it is counted as."""
+        return "names" if self.is_name else "copies" if self.is_copy else "model"
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, for a person to read. Example: "copied from 2 files"."""
+        if self.is_name:
+            return "name in your code"
+        if self.match is None:
+            return "copied" if self.is_copy else "model"
+        files = format_count(self.match.files, "file")
+        return f"copied from {files}" if self.is_copy else f"model, as in {files}"
+
 
 @dataclass(frozen=True, slots=True)
 class OfferInputs:
@@ -60,9 +78,10 @@ class OfferInputs:
     document: OpenDocument
     cursor: int
     texts: DraftText
-    places: Sequence[Place]  # in the user's code, where what stands before the cursor stands too
+    occurrences: Sequence[Occurrence]  # in the user's code, where what stands before the cursor stands too
     names: Callable[[], Mapping[str, float]]  # that the word at the cursor begins, and the probability of each
     weights: Weights
+    is_gone: Callable[[str], bool] | None = None  # whether a name was deleted everywhere; None: none was
 
     @property
     def context(self) -> Context:
@@ -97,12 +116,13 @@ class CompletionResult:
     prompt_tokens: int = 0
     read_tokens: int = 0  # of the prompt; others were cached
     seconds: float = 0.0
-    ngrams: tuple[str, ...] = ()  # domains that were used
+    ngrams: tuple[str, ...] = ()  # tables that were used
     fill_format: str = ""  # with which the model read what stands right of the cursor
     reason: str = ""  # why there are no completions
     withheld: int = 0  # drafts hidden because they hold a secret
     problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
     index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
+    opens_block: bool = False  # whether the first completion is the first line of a block that can be written on
     keeps_first: bool = True  # whether the draft that stood first before the last key is left
     needs_refresh: bool = False  # whether more was typed, and the model is to be asked what else may follow
 
@@ -116,28 +136,36 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     texts = inputs.texts
     most = settings.drafts
     scored = drafts.scored(settings.ranking)
-    if not explicit and not context.needs_name and texts.is_empty(scored[0][0]):
-        return Offer([])
+    if not explicit and not context.needs_name and not texts.visible(scored[0][0]).strip():
+        return Offer([])  # the best draft says that nothing belongs here
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
     calibrates = are_probabilities(settings)
-    ranked = rank_candidates(usable, texts.continuations(inputs.places), inputs) if calibrates else usable
+    ranked = rank_candidates(usable, texts.continuations(inputs.occurrences), inputs) if calibrates else usable
+    ranked = _without_gone_names(ranked, inputs)
     safe = _without_secrets(ranked, context)
-    known = _parseable(safe, inputs, most)
+    known = keep_parseable(safe, inputs.document, inputs.cursor, most)
     if calibrates:
         probabilities = at_most_one_right([one.probability for one in known])
         known = [replace(one, probability=p) for one, p in zip(known, probabilities, strict=True)]
     floor = 0.0 if explicit or not calibrates else settings.min_probability
     begins = calibrates and known and known[0].probability >= floor
-    begun = beginnings(drafts.begun, known, texts, inputs.weights) if begins else {}
+    begun = beginnings(drafts.intermediate, known, texts, inputs.weights) if begins else {}
     chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
     return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe), safe)
+
+
+def can_be_inserted(text: str, inputs: OfferInputs) -> bool:
+    """Whether a text that no draft was is one that may be offered: it is sound, parses, and holds no secret."""
+    found = usable_completions([(text, 0.0)], inputs.context)
+    safe = _without_secrets(_without_gone_names(found, inputs), inputs.context)
+    return bool(keep_parseable(safe, inputs.document, inputs.cursor, 1))
 
 
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
     """Return `most` of some texts by their scores, as what is compared with the product offers them."""
     usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
     safe = _without_secrets(usable, inputs.context)
-    return Offer(_parseable(safe, inputs, most), len(usable) - len(safe))
+    return Offer(keep_parseable(safe, inputs.document, inputs.cursor, most), len(usable) - len(safe))
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
@@ -145,16 +173,18 @@ def _without_secrets(completions: Sequence[Completion], context: Context) -> lis
     return [one for one in completions if not leaks_secret(one.text)]
 
 
-def _parseable(completions: Sequence[Completion], inputs: OfferInputs, most: int) -> list[Completion]:
-    document = inputs.document
-    return keep_parseable(completions, document.text, inputs.cursor, document.language, most)
+def _without_gone_names(completions: Sequence[Completion], inputs: OfferInputs) -> list[Completion]:
+    if inputs.is_gone is None:
+        return list(completions)
+    begun = _word_begun(inputs.context.left)
+    return [one for one in completions if not any(map(inputs.is_gone, NAME.findall(begun + one.text)))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Continuations:
     """How the text before the cursor goes on where it stands elsewhere, the longest matches first."""
 
-    found: Sequence[tuple[Place, str]]
+    found: Sequence[tuple[Occurrence, str]]
 
     def match(self, text: str) -> Match | None:
         """How a draft stands elsewhere; None if it does not."""
@@ -211,30 +241,51 @@ def _is_endless(text: str) -> bool:
     )
 
 
+def _word_begun(left: str) -> str:
+    """The word at the end of a line's left part, as far as it is written."""
+    return re.split(r"\W", left)[-1]
+
+
 def _says_a_word_again(text: str, left: str) -> bool:
     """Whether a text, behind what is left of it, has a word like `RegistryRegistry`: 40 in 6.7 million of code."""
-    begun = re.split(r"\W", left)[-1] if re.match(r"\w", text) else ""
+    begun = _word_begun(left) if re.match(r"\w", text) else ""
     words = re.findall(r"\w{8,}", begun + text)
     return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
 
 
 def rank_candidates(
-    drafts: Sequence[Completion], found: Sequence[tuple[Place, str]], inputs: OfferInputs
+    drafts: Sequence[Completion], found: Sequence[tuple[Occurrence, str]], inputs: OfferInputs
 ) -> list[Completion]:
     """Return drafts and copies, each text once, the most probable first."""
-    elsewhere = _Continuations(found)
-    possible = (text for text in elsewhere.copies() if _can_be_offered(text, inputs.context))
+    elsewhere = _by_trust(found)
+    copied = dict.fromkeys(text for _, places in elsewhere for text in places.copies())
+    possible = (text for text in copied if _can_be_offered(text, inputs.context))
     copies = {text: Completion(text, 0.0, is_copy=True) for text in islice(possible, _MAX_COPIES)}
     candidates = [
-        _calibrated(one, elsewhere.match(one.text), inputs.weights)
+        _calibrated(one, elsewhere, inputs.weights)
         for one in (copies | {draft.text: draft for draft in drafts}).values()
     ]
     return sorted(candidates, key=lambda one: -one.probability)
 
 
-def _calibrated(one: Completion, match: Match | None, by: Weights) -> Completion:
+def _by_trust(found: Sequence[tuple[Occurrence, str]]) -> list[tuple[float, _Continuations]]:
+    """How far each level of trust exceeds the next lower one, with the places that have it or more; highest first.
+
+    Example: places of trust 1 and .1 -> .9 with the first, .1 with both.
+    """
+    levels = sorted({1.0, *(place.trust for place, _ in found)}, reverse=True)
+    return [
+        (level - lower, _Continuations([one for one in found if one[0].trust >= level]))
+        for level, lower in pairwise([*levels, 0.0])
+    ]
+
+
+def _calibrated(one: Completion, elsewhere: Sequence[tuple[float, _Continuations]], by: Weights) -> Completion:
+    """A candidate with its probability: the mean over what is said by places of each level of trust."""
     score = one.probability
-    return replace(one, match=match, score=score, probability=calibrate(score, match, by))
+    matches = [(share, places.match(one.text)) for share, places in elsewhere]
+    probability = sum(share * calibrate(score, match, by) for share, match in matches)
+    return replace(one, match=matches[-1][1], score=score, probability=probability)
 
 
 def beginnings(
@@ -302,7 +353,7 @@ def choose_completions(
     """
     if not beginnings and not names:
         return list(drafts[:most])
-    word_begun = re.split(r"\W", left)[-1]
+    word_begun = _word_begun(left)
     written_words = [(_next_word(word_begun, one), one.probability) for one in candidates or drafts]
     likely = likely_words(names, written_words) if names else {}
     savings = _ExpectedSavings(word_begun, likely, {one.text: one.probability for one in drafts if one.ends})
@@ -325,11 +376,11 @@ def choose_completions(
 
 
 def keep_parseable(
-    completions: Sequence[Completion], source: str, cursor: int, language: str | None, most: int
+    completions: Sequence[Completion], document: OpenDocument, cursor: int, most: int
 ) -> list[Completion]:
     """Return the first completions, `most` of them, after which the language's parser finds no new error."""
-    known = LANGUAGES.get(language or "")
-    if known is None or not completions or len(source) > MAX_PARSED_LENGTH:
+    known = LANGUAGES.get(document.language or "")
+    if known is None or not completions or len(document.text) > MAX_PARSED_LENGTH:
         return list(completions[:most])
-    verdicts = request_could_follow(known, source, cursor, [one.text for one in completions], most)
+    verdicts = request_could_follow(known, document.text, cursor, [one.text for one in completions], most)
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]

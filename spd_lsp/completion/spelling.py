@@ -84,7 +84,7 @@ class Pieces:
         return b"".join(self.of[i] for i in ids if i < len(self.of))
 
     def up_to(self, end: int, ids: Sequence[int]) -> Path | None:
-        """The first ids, which spell so many bytes; None if none do."""
+        """The first ids, which spell this many bytes; None if none do."""
         ends = [0, *accumulate(len(self.of[i]) for i in ids)]
         return tuple(ids[: ends.index(end)]) if end in ends else None
 
@@ -159,9 +159,7 @@ class Spelling:
 
     pieces: Pieces
     healed: bytes  # every draft begins with these bytes
-    nodes: Mapping[
-        Path, frozenset[int]
-    ]  # the beginnings of paths, and the tokens with which paths go on from there
+    nodes: Mapping[Path, frozenset[int]]  # the beginnings of paths, and the tokens that go on from each
     ends: Mapping[Path, bytes]  # paths, and the first byte of what may follow the cursor behind them
 
     def allowed(self, ids: Path) -> Ids | None:

@@ -25,7 +25,7 @@ from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
 from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
-from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusing_slow_expressions
+from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusal
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ class Prompt:
     ids: list[int]  # the whole prompt, marks included
     history: list[int]  # the text left of the drafts alone, as n-grams see it
     spelling: Spelling  # of what was taken back at the cursor
-    copied_behind: list[
-        int
-    ]  # the text that copies follow: up to the line above where only an indentation is typed
+    copied_behind: list[int]  # what copies follow: up to the line above where only an indentation is typed
     begun: bytes  # what is typed behind that
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
     levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere
@@ -112,13 +110,17 @@ class ModelTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens."""
-        with refusing_slow_expressions():
+        try:
             return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        except BaseException as error:
+            raise refusal(error) from None
 
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Return the ids of many texts, encoded on all cores."""
-        with refusing_slow_expressions():
+        try:
             encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        except BaseException as error:
+            raise refusal(error) from None
         for encoding in encodings:
             yield list(encoding.ids)
 
@@ -250,10 +252,10 @@ class ModelTokenizer:
     def pieces(self) -> list[bytes]:
         """The bytes of each id."""
         names = [self.tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
-        read = byte_level_piece if _is_byte_level(names) else sentencepiece_piece
+        read = byte_level_piece if _is_byte_level(names) else _sentencepiece_piece
         pieces = [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
         for i in self.tokenizer.get_added_tokens_decoder().keys() - self.specials:
-            pieces[i] = sentencepiece_piece(names[i]) if read is sentencepiece_piece else names[i].encode()
+            pieces[i] = _sentencepiece_piece(names[i]) if read is _sentencepiece_piece else names[i].encode()
         return pieces
 
     @cached_property
@@ -267,12 +269,14 @@ class ModelTokenizer:
 
 def size(tokenizer: Tokenizer, text: str) -> int:
     """Return the number of tokens of a text."""
-    with refusing_slow_expressions():
+    try:
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
+    except BaseException as error:
+        raise refusal(error) from None
 
 
 def _head(text: str, limit: int) -> str:
-    """The first lines of a text, of so many characters at most."""
+    """The first lines of a text, of this many characters at most."""
     return text if len(text) <= limit else text[: text.rfind("\n", 0, max(0, limit)) + 1]
 
 
@@ -351,7 +355,7 @@ def byte_level_piece(name: str) -> bytes:
     return bytes(_BYTE_LEVEL[letter] for letter in name)
 
 
-def sentencepiece_piece(name: str) -> bytes:
+def _sentencepiece_piece(name: str) -> bytes:
     """The bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
     if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
         return bytes([int(name[3:5], 16)])

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS, Match, Weights, at_most_one_right, calibrate
+from spd_lsp.completion.calibration import WITH_NGRAMS, Match, at_most_one_right, calibrate
 
 PROBABILITY = st.floats(0, 1)
 POSITIVE = st.integers(1, 40)
-
-
-@given(PROBABILITY, PROBABILITY, st.sampled_from([WITH_NGRAMS, MODEL_ALONE]))
-def test_likelier_is_never_less(p: float, q: float, by: Weights):
-    low, high = (calibrate(one, None, by) for one in sorted((p, q)))
-    assert 0 <= low <= high <= 1
 
 
 @given(POSITIVE, POSITIVE, st.integers(0, 40), st.floats(0.02, 0.5))
@@ -29,13 +22,6 @@ def test_a_better_match_makes_a_completion_likelier(length: int, count: int, oth
     assert calibrate(0.0, match, WITH_NGRAMS) <= said
     assert calibrate(p, replace(match, length=length + 1), WITH_NGRAMS) > said
     assert calibrate(p, replace(match, places=match.places + 1), WITH_NGRAMS) < said
-
-
-def test_a_copy_and_drafts_beside_it():
-    match = Match(length=8, count=2, places=2, files=1)
-    assert calibrate(0.0, match, WITH_NGRAMS) == pytest.approx(0.21, abs=0.01)
-    assert calibrate(0.1, match, WITH_NGRAMS) == pytest.approx(0.53, abs=0.01)
-    assert calibrate(0.1, None, WITH_NGRAMS) == pytest.approx(0.09, abs=0.01)
 
 
 @given(st.lists(PROBABILITY, max_size=8))

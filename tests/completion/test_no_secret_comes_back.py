@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from spd_lsp.commands.wiring import load_completer
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.settings import Settings
 from tests.planted import lines
 

@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 from spd_lsp.completion.calibration import WITH_NGRAMS, Weights
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import (
-    Completion,
-    beginnings,
-    choose_completions,
-    keep_parseable,
-    usable_completions,
-)
+from spd_lsp.completion.offer import Completion, beginnings, choose_completions, keep_parseable, usable_completions
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import Draft
+from spd_lsp.ngrams.open_documents import OpenDocument
 from tests.conftest import STARTER
 
 
@@ -104,9 +99,10 @@ def test_a_line_of_signs_may_be_repeated():
 def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
     drafts = usable_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
     source = "x = 1\ny = f(\nz = 3\n"
-    kept = keep_parseable(drafts, source, source.index("f(") + 2, language, 2)
+    document, cursor = OpenDocument("", None, language, source), source.index("f(") + 2
+    kept = keep_parseable(drafts, document, cursor, 2)
     assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
-    assert len(keep_parseable(drafts, source, source.index("f(") + 2, language, 1)) == 1
+    assert len(keep_parseable(drafts, document, cursor, 1)) == 1
 
 
 @pytest.mark.parametrize(
@@ -166,20 +162,6 @@ def test_each_place_behind_the_first_goes_to_the_draft_or_beginning_that_adds_mo
     assert [one.text for one in found[1:] if not one.ends] == [text for text in expected[1:] if text in beginnings]
 
 
-def test_beginnings_of_drafts_and_names_compete_for_the_places_inside_words():
-    """Where a name went on with the word, no beginning was offered."""
-    drafts = [Completion("mpute(x, y)", 0.4), Completion("mpute(x)", 0.002)]
-    for count, expected in ((0.05, ["mpute(x, y)", "mpute(x", "unt"]), (0.3, ["mpute(x, y)", "unt", "mpute(x"])):
-        found = choose_completions(drafts, {"mpute(x": 0.8}, {"count": count, "compute": 0.3}, "x = co", 3)
-        assert [one.text for one in found] == expected
-
-
-def test_the_example_of_the_choice():
-    drafts = [Completion("mpute(x)", 0.4), Completion("mpute(y)", 0.04)]
-    found = choose_completions(drafts, {"mpute(": 0.8}, {"count": 0.6}, "x = co", 3)
-    assert [one.text for one in found] == ["mpute(x)", "unt", "mpute("]
-
-
 def test_a_beginning_that_is_a_name_as_well_stays_while_it_is_typed():
     found = choose_completions([Completion("unt(x)", 0.5)], {"unt": 0.8}, {"count": 0.9}, "x = co", 3)
     assert [(one.text, one.is_name) for one in found] == [("unt(x)", False), ("unt", False)]
@@ -193,11 +175,6 @@ def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_wha
     drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
     found = beginnings(begun, drafts, texts, unchanged)
     assert found == {"error": 0.8, "errors as": pytest.approx(0.2)}
-
-
-def test_a_draft_is_not_lost_where_there_is_nothing_to_say_about_how_it_begins():
-    drafts = [Completion("a", 0.5), Completion("b", 0.1), Completion("c", 0.01), Completion("d", 0.001)]
-    assert choose_completions(drafts, {}, {}, "x = ", 3) == drafts[:3]
 
 
 def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(tokens):
@@ -225,11 +202,6 @@ def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
 
 def test_a_draft_without_a_line_end_was_cut_off():
     assert [draft.ends for draft in usable_completions([("f(a)\n", -0.1), ("f(b", -0.2)], LINE)] == [True, False]
-
-
-def test_probabilities_follow_the_scores():
-    shown = usable_completions([("a", -0.1), ("b", -0.7)], LINE)
-    assert [round(c.probability, 3) for c in shown] == [0.905, 0.497]
 
 
 @given(

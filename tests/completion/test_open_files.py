@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.commands.wiring import load_completer
 from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 
@@ -69,16 +69,8 @@ def after_a_look_elsewhere(completer: Completer) -> int:
     return steps(completer)
 
 
-def after_accepting(completer: Completer) -> int:
-    steps(completer)
-    document = OpenDocument("file:///app.py", Path("/app.py"), "python", TEXT)
-    completer.record_shown(document, CURSOR, ["of_all += item"])
-    written = TEXT[:CURSOR] + "of_all += item\n"
-    return steps(completer, written, len(written) - 1)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("ask", [steps, after_leaving_a_line, after_a_look_elsewhere, after_accepting])
+@pytest.mark.parametrize("ask", [steps, after_leaving_a_line, after_a_look_elsewhere])
 def test_a_completion_takes_as_many_steps_beside_many_open_documents_as_beside_few(
     completer: Completer, ask: Callable[[Completer], int]
 ):

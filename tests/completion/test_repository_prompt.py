@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.ngrams.related_files import RelatedFiles
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.completion.test_fill_formats import END, QWEN, STARCODER
 from tests.completion.vocabularies import save_tokenizer
@@ -63,12 +62,6 @@ def test_the_prompt_of_a_family_is_the_one_that_was_published(family, tokens):
     assert shown(tokens, tokens.prompt("ab ", "", RELATED, 500).ids) == AT_THE_END[family]
 
 
-def test_where_nothing_fits_the_prompt_is_that_of_one_file(tokens):
-    alone = tokens.prompt("ab ", "cd").ids
-    assert tokens.prompt("ab ", "cd", RELATED, 0).ids == tokens.prompt("ab ", "cd", RELATED, 20).ids == alone
-    assert tokens.prompt("ab ", "cd", RelatedFiles("shop", "c.py", ()), 500).ids == alone
-
-
 def test_other_files_take_no_more_than_the_room(tokens):
     long = RelatedFiles("shop", "c.py", tuple((f"{name}.py", "x = 1\n" * 100) for name in "abcdef"))
     alone = len(tokens.prompt("ab ", "cd").ids)
@@ -101,9 +94,6 @@ class Reader:
     def limit_threads(self, count):
         """It has one."""
 
-    def run_request(self, request):
-        return request(self)
-
     def prefill(self, ids, check=lambda: None):
         self.read.append(ids)
         raise KeyboardInterrupt  # enough was seen
@@ -114,8 +104,8 @@ class Reader:
 
 @pytest.fixture
 def completer(tokens):
-    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
-    domains = Domains(None, tokens.fingerprint, {}, live)
+    live = LiveIndex(IncrementalTokenizer(tokens))
+    domains = ServingTables(None, tokens.fingerprint, {}, live)
     return Completer(Reader(tokens.vocab_size), tokens, domains, Settings(context_tokens=1024))
 
 
@@ -172,7 +162,7 @@ def test_modules_that_a_file_imports_from_its_repository_are_read_without_being_
     registry = Registry(tmp_path / "data")
     sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
     build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
-    domains = Domains(registry, tokens.fingerprint, {}, LiveIndex(IncrementalTokenizer(tokens), **sizes))
+    domains = ServingTables(registry, tokens.fingerprint, {}, LiveIndex(IncrementalTokenizer(tokens)))
     completer = Completer(Reader(tokens.vocab_size), tokens, domains, Settings())
     place = folder / "app" / "main.py"
     source = "from . import util\n\nprint(util.\n"
@@ -186,15 +176,6 @@ def test_modules_that_a_file_imports_from_its_repository_are_read_without_being_
     assert ("shop" in text) == (tokens.repository_format.opening != ())
 
 
-def test_what_is_read_before_the_file_stays_while_someone_types(completer, tokens):
-    show(completer, opened("names.py", "NAMES = 3\n"))
-    prompts = [read(completer, f"a = {'b' * count}\nc\n") for count in range(1, 40)]
-    same = takewhile(lambda ids: len({*ids}) == 1, zip(*prompts, strict=False))
-    shared = shown(tokens, [ids[0] for ids in same])
-    assert "names.py\nNAMES = 3\n" in shared
-    assert "a = " in shared
-
-
 def test_of_many_open_files_the_same_few_are_read_by_every_request(completer, tokens, monkeypatch):
     encoded = []
     encode = tokens.encode_inside
@@ -206,28 +187,7 @@ def test_of_many_open_files_the_same_few_are_read_by_every_request(completer, to
     assert "NAME_199" in shown(tokens, prompts[0])
 
 
-def test_a_long_file_keeps_its_context(completer, tokens):
-    long = "a = 1\n" + "b = 2\n" * 400
-    alone = read(completer, long)
-    show(completer, opened("names.py", "NAMES = 3\n"))
-    assert read(completer, long) == alone
-
-
 def test_the_setting_turns_it_off(completer, tokens):
     show(completer, opened("names.py", "NAMES = 3\n"))
     completer.apply_settings(Settings(repository_prompt=False))
     assert "NAMES" not in shown(tokens, read(completer, "a\nb\n"))
-
-
-@pytest.mark.parametrize(
-    "name, config, specials",
-    [
-        ("Qwen3-Coder", {"model_type": "qwen3_moe", "name": "Qwen3-Coder-30B"}, QWEN),
-        ("StarCoder", {"model_type": "gpt_bigcode"}, STARCODER),
-        ("Granite", {"model_type": "granitemoehybrid"}, ["<|end_of_text|>", *QWEN[2:]]),
-    ],
-)
-def test_families_without_a_published_format_read_one_file(name, config, specials, tmp_path):
-    tokens = save_tokenizer(tmp_path, specials=specials, config=config)
-    assert tokens.fill_format is not None
-    assert tokens.prompt("ab ", "cd", RELATED, 500).ids == tokens.prompt("ab ", "cd").ids

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import ModelTokenizer, byte_level_piece, sentencepiece_piece
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.completion.vocabularies import save_tokenizer
 from tests.conftest import STARTER
 
@@ -36,36 +36,10 @@ def test_what_is_taken_back_completes_the_history(text):
     assert starter.bytes_of(prompt.history) + prompt.spelling.healed == text.encode()
 
 
-def test_a_word_half_typed_can_become_every_token_that_begins_so(tokens):
-    prompt = tokens.prompt("x = 1\nretu", "")
-    pieces = {tokens.pieces[i] for i in prompt.spelling.allowed(())}
-    assert prompt.spelling.healed == b"retu"
-    assert b"return" in pieces
-    assert all(piece.startswith(b"retu") or b"retu".startswith(piece) for piece in pieces)
-
-
-def test_the_starter_reads_the_suffix_first_and_the_prefix_last(tokens):
-    prompt = tokens.prompt("def f(a, b):\n    return a", "\n\nf(1, 2)\n")
-    first, last = (tokens.id_of(name) for name in ("<|suffix|>", "<|prefix|>"))
-    assert prompt.ids[0] == first
-    middle = prompt.ids.index(last)
-    assert tokens.bytes_of(prompt.ids[1:middle]) == b"\n\nf(1, 2)\n"
-    assert tokens.bytes_of(prompt.ids[middle + 1 :]) + prompt.spelling.healed == b"def f(a, b):\n    return a"
-
-
-def test_without_a_suffix_the_prompt_is_the_text_alone(tokens):
-    prompt = tokens.prompt("import os\nimport sys", "")
-    assert prompt.ids == prompt.history
-
-
 def test_a_special_token_spelled_in_source_is_text(tokens):
     ids = tokens.encode('EOT = "<|endoftext|>"')
     assert tokens.end_of_text not in ids
     assert tokens.bytes_of(ids) == b'EOT = "<|endoftext|>"'
-
-
-def test_a_single_word_leaves_the_model_something_to_read(tokens):
-    assert tokens.prompt("im", "").ids == [tokens.end_of_text]
 
 
 def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_path):
@@ -89,13 +63,6 @@ def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_pat
     }
     assert saved("padded", padding=padding) == starter.fingerprint
     assert saved("other", pre_tokenizer={"type": "Digits", "individual_digits": True}) != starter.fingerprint
-
-
-def test_pieces_of_both_kinds_of_vocabulary():
-    assert byte_level_piece("Ġif") == b" if"
-    assert byte_level_piece("Ċ") == b"\n"
-    assert sentencepiece_piece("▁if") == b" if"
-    assert sentencepiece_piece("<0x0A>") == b"\n"
 
 
 def test_runs_of_blanks_that_are_added_tokens_keep_the_indentation(tmp_path):

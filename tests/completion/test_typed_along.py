@@ -195,7 +195,3 @@ def test_the_draft_that_stays_first_is_shown_without_a_probability_that_would_no
 def test_behind_a_draft_that_was_cut_off_more_may_follow():
     result = CompletionResult([Completion("found", 0.5, ends=False)])
     assert remaining(PREVIOUS, result, after("found")) is None
-
-
-def test_nothing_remains_of_no_drafts():
-    assert remaining_texts(result_of(), after("c")) == []

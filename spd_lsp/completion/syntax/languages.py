@@ -42,9 +42,8 @@ class Language:
     constructors: frozenset[str] = frozenset()  # names or types of the functions that set a class's fields
     imports: frozenset[str] = frozenset()
     import_line: re.Pattern[str] | None = None  # for imports that are ordinary statements
-    wrappers: Mapping[str, str] = field(
-        default_factory=dict
-    )  # type -> field of the definition inside; "": the last child
+    # type -> field of the definition inside; "": the last child
+    wrappers: Mapping[str, str] = field(default_factory=dict)
     bare: frozenset[str] = frozenset()  # classes whose members are their own children
     containers: frozenset[str] = frozenset()  # nodes whose children count as those of their parent
     leading: frozenset[str] = frozenset()  # attributes, which precede their statement

@@ -15,9 +15,7 @@ from tree_sitter import Node
 from spd_lsp.completion.syntax.languages import Language, parse
 
 _MAX_DEPTH = 30  # nested definitions; deeper ones are not split
-_SIGNATURE_NEARNESS = (
-    4.0  # a signature counts as this many times nearer than its body: few tokens, much information
-)
+_SIGNATURE_NEARNESS = 4.0  # times nearer than its body a signature counts: few tokens, much information
 
 
 class Role(IntEnum):

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from spd_lsp.completion.syntax.cursor_syntax import begins_body, could_follow, literal_at
-from spd_lsp.completion.syntax.languages import LANGUAGES, ParserBudgetExceeded
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language, ParserBudgetExceeded
+from spd_lsp.completion.syntax.name_places import name_places
 from spd_lsp.completion.syntax.outline import build_outline
 from spd_lsp.completion.syntax.parsing import receive, send
 
@@ -22,32 +23,18 @@ _MAX_WALL_SECONDS = 10.0  # for a request, on systems that cannot limit CPU time
 _MAX_MEMORY_BYTES = 1 << 30
 
 
-def _outline_parts(language: str, lines: Sequence[str], gap: int) -> list[Any]:
+def _outline_parts(language: Language, lines: Sequence[str], gap: int) -> list[Any]:
     """Return the outline of the lines around a gap as plain tuples."""
-    parts = build_outline(LANGUAGES[language], lines[:gap], lines[gap:])
+    parts = build_outline(language, lines[:gap], lines[gap:])
     return [(int(part.role), part.distance, part.rows) for part in parts]
-
-
-def _body_verdict(language: str, text: str, indent: str) -> bool | None:
-    """Return `begins_body` of a text."""
-    return begins_body(LANGUAGES[language], text, indent)
-
-
-def _literal(language: str, source: str, cursor: int) -> str:
-    """Return `literal_at` a cursor."""
-    return literal_at(LANGUAGES[language], source, cursor)
-
-
-def _possible_drafts(language: str, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
-    """Return `could_follow` of drafts."""
-    return could_follow(LANGUAGES[language], source, cursor, drafts, most)
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "outline": _outline_parts,
-    "body": _body_verdict,
-    "literal": _literal,
-    "drafts": _possible_drafts,
+    "body": begins_body,
+    "literal": literal_at,
+    "drafts": could_follow,
+    "names": name_places,
 }
 
 
@@ -58,12 +45,12 @@ def main(seconds: float) -> None:
     _limit_process()
     while True:
         try:
-            kind, *arguments = receive(sys.stdin.buffer)
+            kind, language, *arguments = receive(sys.stdin.buffer)
         except EOFError:
             return
         _limit_time(seconds)
         try:
-            reply = [_HANDLERS[kind](*arguments)]
+            reply = [_HANDLERS[kind](LANGUAGES[language], *arguments)]
         except (ParserBudgetExceeded, RecursionError, MemoryError):
             reply = []
         _limit_time(0)
@@ -84,7 +71,7 @@ def _limit_process() -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """Have the system end this process after so many seconds; 0 removes the limit."""
+    """Have the system end this process after this many seconds; 0 removes the limit."""
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_PROF, seconds)
     elif seconds:

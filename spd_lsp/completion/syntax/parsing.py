@@ -18,15 +18,16 @@ from typing import IO, Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from ngram_builders.programs import AWAY, python
+from ngram_builders.programs import NEUTRAL_CWD, python
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
+from spd_lsp.completion.syntax.name_places import Place
 from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
 
 SECONDS = 1.0  # of CPU time for a request; 200,000 characters of code take about a tenth of that
 _LENGTH = struct.Struct("<I")
 _MAX_IDLE = 2  # processes kept between requests; more run while more requests do
-# A process is replaced after so many bytes of requests: tree-sitter's Python binding (0.26.1) never frees what it
-# reads through a callback nor what it logs, about as many bytes. Starting another takes 0.1 seconds.
+# A process is replaced after this many bytes of requests: tree-sitter's Python binding (0.26.1) never frees what
+# it reads through a callback nor what it logs, about as many bytes. Starting another takes 0.1 seconds.
 MAX_REQUEST_BYTES = 64_000_000
 _DOCUMENT_KEY_LENGTH = 200  # characters at the start that identify a document
 _KEPT_OUTLINES = 4
@@ -75,9 +76,7 @@ class ParserPool:
         self.lock = threading.Lock()
         self.idle: list[_Parser] = []
         self.owner = os.getpid()
-        self.cooldowns: OrderedDict[tuple[str, str], tuple[int, int]] = (
-            OrderedDict()
-        )  # length, and how much is left
+        self.cooldowns: OrderedDict[tuple[str, str], tuple[int, int]] = OrderedDict()  # length, what is left
 
     def request(self, kind: str, language: str, text: str, *arguments: object) -> Any:
         """Return a process's reply. Raise `ParseFailed` if it has none, and for some requests after that."""
@@ -123,7 +122,7 @@ class ParserPool:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=AWAY,
+            cwd=NEUTRAL_CWD,
             bufsize=-1,
         )
 
@@ -179,6 +178,14 @@ _NAMES = {id(language): name for name, language in LANGUAGES.items()}
 atexit.register(PARSER_POOL.close)
 
 
+def _ask(kind: str, language: Language, text: str, *arguments: object, otherwise: Any) -> Any:
+    """The reply about a text, or something else if the parser fails."""
+    try:
+        return PARSER_POOL.request(kind, _NAMES[id(language)], text, *arguments)
+    except ParseFailed:
+        return otherwise
+
+
 def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
     """Return `outline.build_outline` of the text, or one part per line if the parser fails."""
     lines, gap = (*above, *below), len(above)
@@ -200,27 +207,28 @@ def _parsed_outline(language: str, lines: tuple[str, ...], gap: int) -> tuple[Ou
 
 def request_begins_body(language: Language, text: str, indent: str) -> bool | None:
     """Return `cursor_syntax.begins_body` of the text, or None if the parser fails."""
-    try:
-        verdict: bool | None = PARSER_POOL.request("body", _NAMES[id(language)], text, text, indent)
-    except ParseFailed:
-        return None
+    verdict: bool | None = _ask("body", language, text, text, indent, otherwise=None)
     return verdict
 
 
 def request_literal(language: Language, source: str, cursor: int) -> str | None:
     """Return `cursor_syntax.literal_at` the cursor, or None if the parser fails."""
-    try:
-        return str(PARSER_POOL.request("literal", _NAMES[id(language)], source, source, cursor))
-    except ParseFailed:
-        return None
+    literal: str | None = _ask("literal", language, source, source, cursor, otherwise=None)
+    return literal
 
 
 def request_could_follow(
     language: Language, source: str, cursor: int, drafts: Sequence[str], most: int
 ) -> list[bool]:
     """Return `cursor_syntax.could_follow` of drafts, or True for the first ones if the parser fails."""
-    try:
-        verdicts = PARSER_POOL.request("drafts", _NAMES[id(language)], source, source, cursor, drafts, most)
-    except ParseFailed:
-        return [number < most for number in range(len(drafts))]
-    return list(verdicts)
+    first = [number < most for number in range(len(drafts))]
+    verdicts: list[bool] = _ask("drafts", language, source, source, cursor, drafts, most, otherwise=first)
+    return verdicts
+
+
+def request_name_places(language: Language, text: str, spans: Sequence[tuple[int, int]]) -> list[Place] | None:
+    """Return `name_places.name_places` of the text, or None if the parser fails."""
+    places = _ask("names", language, text, text, spans, otherwise=None)
+    if places is None:
+        return None
+    return [Place(role, bound, callee, tuple(map(tuple, scopes))) for role, bound, callee, scopes in places]

@@ -20,16 +20,6 @@ def can_follow(marked, draft, language="python"):
     return could_follow(LANGUAGES[language], source, cursor, [draft], 1)[0]
 
 
-def test_no_more_drafts_are_read_than_are_needed(monkeypatch):
-    read, can_be_read = [], cursor_syntax._can_be_read
-    monkeypatch.setattr(
-        cursor_syntax, "_can_be_read", lambda split, draft: read.append(draft) or can_be_read(split, draft)
-    )
-    drafts = ["a b", "a)", "b)", "c)", "d)"]
-    assert could_follow(LANGUAGES["python"], "x = f(", 6, drafts, 2) == [False, True, True, False, False]
-    assert read == [b"a b", b"a)", b"b)"]
-
-
 def at(line):
     """A Python document whose cursor stands in this line."""
     return PYTHON.replace("¦", line)

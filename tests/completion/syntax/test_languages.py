@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 import pytest
 
-from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.syntax.languages import LANGUAGES, load_grammar, missing_closers, parse
 
 NODE_FIELDS = ("functions", "classes", "imports", "bare", "containers", "leading", "comments", "strings", "bodies")
@@ -45,36 +42,6 @@ def test_a_filler_is_a_statement_of_its_language(name, frame):
 
 
 @pytest.mark.parametrize(
-    ("file", "language"),
-    [
-        ("src/app.py", "python"),
-        ("a.mjs", "javascript"),
-        ("a.jsx", "javascriptreact"),
-        ("a.ts", "typescript"),
-        ("App.TSX", "typescriptreact"),
-        ("a.go", "go"),
-        ("a.rs", "rust"),
-        ("A.java", "java"),
-        ("a.c", "c"),
-        ("a.cpp", "cpp"),
-        ("a.cs", "csharp"),
-        ("Rakefile", "ruby"),
-        ("a.php", "php"),
-        ("a.sh", "shellscript"),
-        ("a.lua", "lua"),
-    ],
-)
-def test_a_file_name_tells_its_language_and_that_language_has_a_row(file, language):
-    assert language_of(PurePath(file)) == language
-    assert language in LANGUAGES
-
-
-@pytest.mark.parametrize("file", ["data.bin", "noextension", ".hidden", ""])
-def test_an_unknown_file_name_has_no_language(file):
-    assert language_of(PurePath(file)) is None
-
-
-@pytest.mark.parametrize(
     ("name", "text", "closing"),
     [
         ("javascript", "f(() => { g(", [")", "}", ")"]),
@@ -88,17 +55,6 @@ def test_an_unknown_file_name_has_no_language(file):
 def test_what_a_text_leaves_open_is_closed_innermost_first(name, text, closing):
     tree = grammar_tree(name, text)
     assert missing_closers(LANGUAGES[name], tree.root_node).split() == closing
-
-
-@pytest.mark.parametrize("text", ["f(a) { b[1] }", "})]", ""])
-def test_what_is_closed_stays_as_it_is(text):
-    assert missing_closers(LANGUAGES["javascript"], grammar_tree("javascript", text).root_node) == ""
-
-
-def test_an_unfinished_class_is_still_read_as_a_class():
-    text = "import a from 'b';\nexport class A {\n  x: number;\n  f(y: number) {\n    if (y > 1) {\n      foo();\n"
-    kinds = [child.type for child in parse(LANGUAGES["typescript"], text).root_node.children]
-    assert kinds == ["import_statement", "export_statement"]
 
 
 def test_ten_thousand_open_brackets_are_read_without_recursion():

@@ -101,83 +101,6 @@ func after() int {
 	return 1
 }
 """,
-    "rust": """use std::fmt;
-
-#[derive(Debug)]
-pub struct Shape {
-    size: i32,
-}
-
-fn far(x: i32) -> i32 {
-    x
-}
-
-impl Shape {
-    const SIDES: i32 = 0;
-
-    fn area(&self) -> i32 {
-        self.size
-    }
-
-    fn draw(&self, pen: &Pen) {
-        pen.down();
-        // here
-        pen.up();
-    }
-}
-
-fn after() -> i32 {
-    1
-}
-""",
-    "java": """package a;
-
-import java.util.List;
-
-public class Shape {
-    private int size;
-
-    public Shape(int size) {
-        this.size = size;
-    }
-
-    /** Says how far. */
-    int far(int x) {
-        return x;
-    }
-
-    void draw(Pen pen) {
-        pen.down();
-        // here
-        pen.up();
-    }
-
-    int after() {
-        return 1;
-    }
-}
-""",
-    "javascript": """const a = require("./a");
-
-function far(x) {
-  return x;
-}
-
-module.exports = {
-  limit: 3,
-  draw(pen) {
-    pen.down();
-    // here
-    pen.up();
-  },
-};
-
-describe("after", () => {
-  it("is one", () => {
-    after();
-  });
-});
-""",
     "ruby": """require "set"
 
 def far(x)
@@ -224,9 +147,6 @@ def texts(name, role):
         ("python", ["class Shape:", '"""A shape."""', "def draw(\n        self,\n        pen,\n    ):"]),
         ("typescript", ["export class Shape extends Base {", "draw(pen: Pen) {", "  }\n}\n"]),
         ("go", ["func (s *Shape) draw(pen Pen) {", "\n}\n"]),
-        ("rust", ["impl Shape {", "fn draw(&self, pen: &Pen) {"]),
-        ("java", ["public class Shape {", "void draw(Pen pen) {"]),
-        ("javascript", ["module.exports = {", "draw(pen) {"]),
         ("ruby", ["class Shape", "def draw(pen)"]),
     ],
 )
@@ -247,9 +167,6 @@ def test_the_scope_is_the_innermost_definition_and_nothing_else(name):
     [
         ("python", ["sides: int = 0", "def __init__(self, size)", "self.size = size"]),
         ("typescript", ["size = 0;", "constructor(size: number)", "super();"]),
-        ("rust", ["const SIDES"]),
-        ("java", ["private int size;", "public Shape(int size)"]),
-        ("javascript", ["limit: 3"]),
         ("ruby", ["SIDES = 0", "def initialize(size)"]),
     ],
 )
@@ -259,9 +176,7 @@ def test_fields_and_constructors_of_the_class_around_the_gap_are_fields(name, wa
     assert "area" not in fields
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("python", 2), ("typescript", 1), ("go", 2), ("rust", 1), ("java", 2), ("javascript", 1)]
-)
+@pytest.mark.parametrize(("name", "count"), [("python", 2), ("typescript", 1), ("go", 2)])
 def test_imports_are_imports(name, count):
     _, parts = parts_of(name)
     assert [part.role for part in parts].count(Role.IMPORT) == count
@@ -275,9 +190,6 @@ def test_imports_are_imports(name, count):
         ("typescript", "/** Says how far. */\nexport function far(x: number): number {\n}\n"),
         ("typescript", "  area = (): number => {\n  };\n"),
         ("go", "func far(x int) int {\n}\n"),
-        ("rust", "fn far(x: i32) -> i32 {\n}\n"),
-        ("java", "    /** Says how far. */\n    int far(int x) {\n    }\n"),
-        ("javascript", 'describe("after", () => {\n});\n'),
         ("ruby", "def far(x)\nend\n"),
     ],
 )
@@ -285,22 +197,6 @@ def test_a_definition_elsewhere_is_a_signature_with_its_first_line_of_documentat
     lines, parts = parts_of(name)
     others = ["".join(lines[row] for row in part.rows) for part in parts if part.role is Role.OTHER]
     assert signature in [text.rstrip("\n") + "\n" for text in others]
-
-
-def test_a_signature_counts_as_nearer_than_its_body():
-    parts = build_outline(LANGUAGES["go"], lines_of("go", 0, 12), [])
-    by_row = {row: part for part in parts for row in part.rows}
-    assert by_row[9].distance <= by_row[10].distance
-    assert by_row[9] is not by_row[10]
-
-
-def test_a_text_without_a_known_language_is_one_part_per_line():
-    parts = build_outline(None, ["a\n", "b\n"], ["c\n"])
-    assert [(part.role, part.distance, part.rows) for part in parts] == [
-        (Role.SCOPE, 1, (0,)),
-        (Role.SCOPE, 0, (1,)),
-        (Role.SCOPE, 0, (2,)),
-    ]
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -324,11 +220,9 @@ def test_every_row_is_in_exactly_one_part_however_broken_the_text(name, seed):
 
 
 def test_signatures_are_found_even_where_the_text_below_makes_no_sense():
-    above = lines_of("java", 0, 17)
-    parts = build_outline(LANGUAGES["java"], above, ["  }}} ) class ( {{\n"] * 3)
-    heads = "".join(above[row] for part in parts if part.role is Role.HEAD for row in part.rows if row < 17)
-    assert "public class Shape {" in heads and "void draw(Pen pen) {" in heads
-
-
-def lines_of(name, first, last):
-    return SAMPLES[name].splitlines(keepends=True)[first:last]
+    above = SAMPLES["typescript"].partition("    // here")[0].splitlines(keepends=True)
+    parts = build_outline(LANGUAGES["typescript"], above, ["  }}} ) class ( {{\n"] * 3)
+    heads = "".join(
+        above[row] for part in parts if part.role is Role.HEAD for row in part.rows if row < len(above)
+    )
+    assert "export class Shape extends Base {" in heads and "draw(pen: Pen) {" in heads

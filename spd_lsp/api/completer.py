@@ -1,0 +1,154 @@
+"""Completions of code for programs: the same pipeline as the server's and the command line's.
+
+completer = spd_lsp.load()
+for completion in completer.complete(text, cursor, path="app.py"):
+    print(completion.text, completion.probability)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path, PurePath
+from typing import Any, Literal
+
+from spd_lsp.completion import offer
+from spd_lsp.completion.completer import Completer as Pipeline
+from spd_lsp.completion.exclusions import exclusion_reason, language_id
+from spd_lsp.completion.loading import load_completer
+from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.ngrams.open_documents import DocumentChange
+from spd_lsp.settings import Settings, invalid_reason
+
+_UNNAMED = "untitled:spd_lsp"  # a text that is no file
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+Source = Literal["draft", "beginning", "copy", "name"]  # of the model, how one begins; both others: your code
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A text that may stand at the cursor."""
+
+    text: str
+    probability: float | None  # that exactly this line will be written; None where more of it is to follow
+    source: Source
+    range: tuple[int, int]  # what it replaces, from where to where in the text
+    ends: bool  # whether its line or block ends with it
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Completions, best first, and what they cost."""
+
+    items: tuple[Completion, ...]
+    reason: str = ""  # why there are none
+    passes: int = 0  # forward passes of the model, the prompt's included
+    tokens: int = 0  # of the longest draft
+    seconds: float = 0.0
+    ngrams: tuple[str, ...] = ()  # tables that were asked
+    problems: tuple[str, ...] = ()  # tables that could not be, and the remedy
+
+    def __iter__(self) -> Iterator[Completion]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, number: int) -> Completion:
+        return self.items[number]
+
+
+class Completer:
+    """A model, the user's n-gram tables, and the settings. Serves one thread at a time."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in use, those tuned for the model included."""
+        return self._pipeline.settings
+
+    def complete(
+        self,
+        text: str,
+        cursor: int,
+        *,
+        path: str | PathLike[str] | None = None,
+        language: str | None = None,
+        while_typing: bool = False,
+    ) -> Completions:
+        """Return what may be written at the cursor, an offset in the text, best first.
+
+        path: of the file, which need not exist; its language and its n-gram tables follow from it.
+        language: an id as editors have them, such as "typescriptreact", where the path does not say it.
+        while_typing: return what an editor would show unasked: nothing where nothing is likely enough.
+        """
+        if not 0 <= cursor <= len(text):
+            raise ValueError(f"expected a cursor from 0 to {len(text)}, the length of the text, found {cursor}")
+        file = None if path is None else Path(path)
+        if language is None and file is not None:
+            language = language_id(file)
+        if reason := exclusion_reason(file or PurePath(), self.settings, language):
+            return Completions((), reason)
+        place = None if file is None else file.resolve()
+        name = _UNNAMED if place is None else place.as_uri()
+        found = self._pipeline.complete(text, cursor, language, place, name=name, explicit=not while_typing)
+        found = self._pipeline.write_block(text, cursor, language, place, found, name=name)
+        # The next call knows nothing of this text: it may be about another version, or another project.
+        self._pipeline.update_documents({name: DocumentChange(None, saved=False)})
+        return Completions(
+            tuple(_public(one, cursor) for one in found.completions),
+            found.reason,
+            found.passes,
+            found.tokens,
+            found.seconds,
+            found.ngrams,
+            found.problems,
+        )
+
+
+def load(
+    model: str | PathLike[str] = "starter",
+    *,
+    ngrams: bool = True,
+    report: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> Completer:
+    """Open a model, and the n-gram tables that were built for it.
+
+    model: `starter`, `none`, a folder, a GGUF file, what `spd-lsp models` lists, or a Hugging Face id, which is
+        downloaded once.
+    ngrams: whether to use the tables, or the model alone.
+    report: told what takes long.
+    settings: those of editors by their Python names, such as `drafts=5` or `device="cuda"`.
+    """
+    _check(settings)
+    chosen = Settings(model=absolute_model_name(str(model)), **settings)
+    return Completer(load_completer(chosen, report, ngrams=ngrams))
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Raise TypeError for what is no setting, and ValueError for a value that one cannot have."""
+    for name, value in settings.items():
+        if name not in _FIELDS:
+            close = difflib.get_close_matches(name, _FIELDS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "editors/README.md lists them"
+            raise TypeError(f"{name!r} is not a setting; {hint}")
+        if reason := invalid_reason(_FIELDS[name], value):
+            raise ValueError(f"{name} {reason}")
+
+
+def _public(one: offer.Completion, cursor: int) -> Completion:
+    """A completion as programs see it."""
+    source: Source = "draft"
+    if one.is_name:
+        source = "name"
+    elif not one.is_rated:
+        source = "beginning"
+    elif one.is_copy:
+        source = "copy"
+    return Completion(one.text, one.shown_probability, source, (cursor, cursor), one.ends)

@@ -1,0 +1,102 @@
+"""From settings to a completer, whoever asks for completions: the model, its tokenizer and the n-gram tables.
+
+What is slow to import is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name
+from spd_lsp.settings import NO_MODEL, Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+
+
+def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
+    """Open a model. Takes seconds: imports torch for most, and reads the weights."""
+    from spd_lsp.models.load import load
+
+    return load(folder, device, report)
+
+
+def load_completer(
+    settings: Settings,
+    report: Callable[[str], None],
+    *,
+    ngrams: bool = True,
+    open_model: Callable[..., Any] = open_model,
+) -> Completer:
+    """Make a completer from its parts."""
+    from ngram_builders.programs import python
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.fill_formats import check_not_for_edits
+    from spd_lsp.completion.syntax.parsing import PARSER_POOL
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import bundled_tables, known_languages, locate, shipped_settings, vocabulary
+    from spd_lsp.ngrams.auto_rebuild import Rebuilder
+    from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+    from spd_lsp.ngrams.live_index import LiveIndex
+    from spd_lsp.ngrams.serving_tables import ServingTables
+
+    folder = locate(settings.model, report)
+    tokens = ModelTokenizer(folder, settings.fill_format)  # checked before torch is imported
+    check_not_for_edits(settings.model, tokens.is_special)
+    check_vocabulary(tokens, vocabulary(folder), folder)
+    PARSER_POOL.start()
+    model = open_model(folder, settings.device, report)
+    built_in = bundled_tables(settings.model, folder)
+    registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    languages = known_languages(folder)
+    shipped = shipped_settings(settings.model, folder)
+    tuned = partial(_with_shipped, shipped=shipped)
+    if not ngrams:
+        return Completer(model, tokens, ServingTables(None, tokens.fingerprint, {}), settings, tuned, languages)
+    live = LiveIndex(IncrementalTokenizer(tokens))
+    data = ("--data-dir", str(registry.folder.absolute()))
+    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental", "--end-with-input")
+    rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.indexing != "off" else None
+    name = absolute_model_name(settings.model)
+    domains = ServingTables(registry, tokens.fingerprint, built_in, live, rebuilder, name)
+    return Completer(model, tokens, domains, settings, tuned, languages)
+
+
+def prepare(settings: Settings, report: Callable[[str], None]) -> None:
+    """Fetch and check a model as far as that needs no other one to make room."""
+    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.load import check_packages
+
+    check_packages(locate(settings.model, report))
+
+
+def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
+    """Return the settings with defaults replaced by those that a model was made for."""
+    defaults = Settings()
+    unset: dict[str, Any] = {
+        name: value for name, value in shipped.items() if getattr(settings, name) == getattr(defaults, name)
+    }
+    return replace(settings, **unset)
+
+
+def load_stand_in(settings: Settings) -> Completer | None:
+    """Make a completer without a model, which is there before another model is; None for those loaded as soon."""
+    if settings.model in (STARTER, NO_MODEL):
+        return None
+    return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
+
+
+def check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:
+    """Refuse a tokenizer with text for ids that the model does not have. Ids without text may exceed it."""
+    if model_size is not None and tokens.vocab_size > model_size and any(tokens.pieces[model_size:]):
+        raise UserError(
+            f"the tokenizer in {folder} has {tokens.vocab_size:,} tokens and its model only {model_size:,}: they "
+            "belong to different models; restore the files of one"
+        )

@@ -1,0 +1,165 @@
+"""`import spd_lsp`: light, typed, and what it completes is what the command line completes."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+import spd_lsp
+from spd_lsp.api.completer import _public
+from spd_lsp.cli import main
+from spd_lsp.completion import offer
+from spd_lsp.settings import Settings
+from tests.conftest import STARTER
+
+ROOT = Path(__file__).parents[2]
+CODE = "import os\n\n\ndef names(path):\n    for name in os."
+USING = (ROOT / "spd_lsp" / "README.md").read_text(encoding="utf-8")
+SECTION = USING.split("\n## From Python\n")[1].split("\n## ")[0]
+EXAMPLES = re.findall(r"```python\n(.*?)```", SECTION, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def completer(tmp_path_factory):
+    return spd_lsp.load(data_dir=str(tmp_path_factory.mktemp("data")), drafts=4)
+
+
+def modules_after(program):
+    """The modules that a program has imported, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\nprint(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_the_import_loads_nothing_but_itself():
+    loaded = modules_after("import spd_lsp; spd_lsp.__version__")
+    assert [name for name in loaded if name.split(".")[0] in ("spd_lsp", "ngram_builders")] == ["spd_lsp"]
+    assert not {"numpy", "torch", "transformers", "tree_sitter", "pygls", "click"} & set(loaded)
+
+
+def test_completions_of_the_starter_need_neither_torch_nor_the_server(tmp_path):
+    program = f"import spd_lsp; spd_lsp.load(data_dir={str(tmp_path)!r}).complete({CODE!r}, {len(CODE)})"
+    assert not {"torch", "transformers", "pygls", "click"} & set(modules_after(program))
+
+
+def test_every_name_is_there_and_known_to_type_checkers():
+    stub = ast.parse((ROOT / "spd_lsp" / "__init__.pyi").read_text(encoding="utf-8"))
+    typed = {alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed | {"__version__"} == set(spd_lsp.__all__)
+    assert all(getattr(spd_lsp, name) for name in spd_lsp.__all__)
+    assert set(spd_lsp.__all__) <= set(dir(spd_lsp))
+    with pytest.raises(AttributeError, match="module 'spd_lsp' has no attribute 'complete'"):
+        spd_lsp.complete  # noqa: B018 - it is looked up
+
+
+@pytest.mark.parametrize("while_typing", [False, True])
+def test_what_is_offered_is_what_the_command_line_offers(completer, tmp_path, while_typing):
+    path = tmp_path / "app.py"
+    path.write_text(CODE)
+    found = completer.complete(CODE, len(CODE), path=path, while_typing=while_typing)
+    asked = ["--data-dir", completer.settings.data_dir, "complete", f"{path}:5:20", "-k", "4", "--json"]
+    done = CliRunner().invoke(main, [*asked, *(["--min-probability", "0.005"] if while_typing else [])])
+    expected = json.loads(done.stdout)
+    assert [(one.text, one.probability) for one in found] == [
+        (one["text"], one["probability"]) for one in expected["completions"]
+    ]
+    assert (found.passes, found.tokens) == (expected["passes"], expected["tokens"])
+    assert found.ngrams == tuple(expected["ngrams"]) != ()
+
+
+def test_an_answer_does_not_depend_on_what_was_asked_before(completer):
+    other = CODE.replace("os.", "os.walk(path):\n        os.")
+    first = completer.complete(CODE, len(CODE), path="app.py")
+    for path in ("app.py", "other.py", None):
+        completer.complete(other, len(other), path=path)
+        assert completer.complete(CODE, len(CODE), path="app.py").items == first.items
+
+
+def test_a_completion_says_where_it_comes_from_and_what_it_replaces(completer):
+    text = "def compute_total(items):\n    return sum(items)\n\n\nprint(comp"
+    found = completer.complete(text, len(text), language="python")
+    assert len(found) == len(list(found)) == len(found.items) <= 4
+    assert {one.range for one in found} == {(len(text), len(text))}
+    assert "ute_total" in {one.text for one in found}
+    for one in found:
+        assert (one.probability is None) == (one.source in ("beginning", "name"))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found[0].text = ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ({}, "draft"),
+        ({"is_copy": True}, "copy"),
+        ({"is_rated": False, "ends": False}, "beginning"),
+        ({"is_rated": False, "ends": False, "is_name": True}, "name"),
+    ],
+)
+def test_each_kind_of_completion_has_a_source(kind, source):
+    public = _public(offer.Completion("x", 0.5, **kind), 3)
+    assert (public.source, public.range, public.probability is None) == (source, (3, 3), "is_rated" in kind)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [(".env", "this file may hold secrets"), ("notes.md", "completions are off for markdown")],
+)
+def test_files_that_editors_leave_alone_are_left_alone(completer, path, reason):
+    found = completer.complete(CODE, len(CODE), path=path)
+    assert (found.items, found.reason, found.passes) == ((), reason, 0)
+
+
+def test_without_tables_the_model_is_alone(tmp_path):
+    completer = spd_lsp.load(ngrams=False, data_dir=str(tmp_path))
+    assert completer.complete(CODE, len(CODE), path="app.py").ngrams == ()
+
+
+@pytest.mark.parametrize("cursor", [-1, len(CODE) + 1])
+def test_a_cursor_outside_the_text_is_refused(completer, cursor):
+    with pytest.raises(ValueError, match=rf"expected a cursor from 0 to {len(CODE)}.*found {cursor}"):
+        completer.complete(CODE, cursor)
+
+
+def test_settings_are_those_of_editors_and_wrong_ones_are_named(completer):
+    assert completer.settings.drafts == 4
+    with pytest.raises(TypeError, match="'draft' is not a setting; did you mean 'drafts'"):
+        spd_lsp.load(draft=3)
+    with pytest.raises(ValueError, match="drafts must be from 1 to 16, not 30"):
+        spd_lsp.load(drafts=30)
+    with pytest.raises(spd_lsp.UserError):
+        spd_lsp.load("./no-such-model")
+    assert {field.name for field in dataclasses.fields(Settings)} >= {"drafts", "device", "max_tokens"}
+
+
+@pytest.fixture
+def downloaded(monkeypatch, starter_network):
+    """The starter stands for every model that an example names."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(STARTER / "tokenizer.json"), eos_token="<|endoftext|>")
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name, **options: tokenizer)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda name, **options: starter_network)
+
+
+@pytest.mark.slow
+def test_the_documented_examples_run_one_after_the_other(downloaded, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("SPD_LSP_DATA_DIR", str(tmp_path))
+    namespace = {}
+    assert len(EXAMPLES) >= 3
+    for example in EXAMPLES:
+        exec(compile(example, "spd_lsp/README.md", "exec"), namespace)
+        assert capsys.readouterr().out.strip(), example

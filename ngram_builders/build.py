@@ -1,8 +1,8 @@
 """Repositories -> an n-gram table: survey -> tokenize -> count -> write -> register. Knows no tokenizer.
 
-What an earlier build left is reused: its token ids, and its table, to which only the difference is added where
-little changed. The table is the same, byte for byte, as one made from nothing. An incremental build leaves the
-table as it is and writes the difference beside it.
+The token ids that an earlier build left are reused, and its table if nothing changed. The table is the same, byte
+for byte, as one made from nothing. An incremental build leaves the table as it is and writes the difference beside
+it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
 from ngram_builders.counting.tokenize import Encode, ReportProgress, TokenizedFiles, tokenize_files
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
-from ngram_builders.registry.domains import Domain, check_name, resolve_roots
+from ngram_builders.registry.assignments import KNOWN_LANGUAGES
+from ngram_builders.registry.domains import NgramTable, resolve_roots
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
-from ngram_builders.registry.origin import record_revisions
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
 from ngram_builders.sources.filters import is_notebook
+from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 from ngram_builders.table_update import TableUpdate
 
 DUPLICATE = "duplicate"
@@ -60,7 +61,7 @@ class BuildSummary:
     perplexity: dict[str, float] = field(default_factory=dict)  # of held-out files, by tables used
 
     @classmethod
-    def of(cls, made: Domain, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
+    def of(cls, made: NgramTable, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
         """Summarize a build that started at this time of `time.perf_counter`."""
         return cls(
             domain=made.name,
@@ -92,20 +93,20 @@ def build(
     min_count: int | Mapping[int, int] = 1,
     min_files: int = 1,
     memory: int = DEFAULT_MEMORY,
-    language: str | None = None,
+    selection: Selection = EVERYTHING,
     model: str = "",
     fresh: bool = False,
     incremental: bool = False,
-    beside: Mapping[str, Path] = _NO_TABLES,
+    companion_tables: Mapping[str, Path] = _NO_TABLES,
     report: ReportProgress = ignore_progress,
 ) -> BuildSummary:
-    """Count the sources of some repositories and install their table, named after the folder without a domain.
+    """Count the sources of some repositories and install their table, named after the folder by default.
 
-    encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. What has
-    not changed since the last build is not read, tokenized or counted again, unless fresh. incremental: where
+    encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. Files that
+    have not changed since the last build are not read or tokenized again, unless fresh. incremental: where
     little changed, the table stays and that is added to it as a segment. min_files: n-grams that fewer distinct
     texts contain cannot be read back from the table. memory: of this process, in bytes. model is recorded for
-    rebuilds. beside: other tables that serve the same files; the summary has the perplexity with each.
+    rebuilds. companion_tables: other tables that serve the same files; the summary has the perplexity with each.
     """
     started, survey_ns = time.perf_counter(), time.time_ns()
     orders = check_orders(orders)
@@ -119,16 +120,16 @@ def build(
         min_files=min_files,
         memory=memory,
     )
-    surveyed = survey_sources(roots, language, report)
+    surveyed = survey_sources(roots, selection, report)
     check_text_size(sum(file.size for file in surveyed.files if not is_notebook(file.path)))
-    name = default_name(roots, registry, model, fingerprint) if domain is None else check_name(domain)
+    name = default_name(roots, registry, model, fingerprint) if domain is None else registry.check_new_name(domain)
     recipe: dict[str, Any] = {
         "orders": list(orders),
         "min_count": list(options.min_count.values()),
-        "language": language,
+        **selection.as_recipe(),
         "model": model,
     }
-    recipe |= ({"min_files": min_files} if min_files > 1 else {}) | record_revisions(roots)
+    recipe |= {"min_files": min_files} if min_files > 1 else {}
     with registry.lock_for_build(name) as home:
         if fresh:
             remove(home / CACHE_FILE)
@@ -137,7 +138,7 @@ def build(
                 tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
                 _check_sources(tokenized, surveyed, roots)
                 task = CountTask(tokenized.files, cache.token_counts(), options)
-                update = TableUpdate(name, roots, recipe, task, registry, cache, beside, report)
+                update = TableUpdate(name, roots, recipe, task, registry, cache, companion_tables, report)
                 try:
                     made, changed = update.run(fresh=fresh, incremental=incremental)
                     break
@@ -162,10 +163,10 @@ def build(
     )
 
 
-def survey_sources(roots: Sequence[Path], language: str | None, report: ReportProgress) -> Survey:
+def survey_sources(roots: Sequence[Path], selection: Selection, report: ReportProgress) -> Survey:
     """Find all files that are source by their names."""
     report("survey", 0, 1)
-    surveyed = survey(*roots, language=language)
+    surveyed = survey(*roots, selection=selection)
     report("survey", 1, 1)
     if not surveyed.files:
         raise no_sources(roots, surveyed.count_skipped())
@@ -196,7 +197,8 @@ def min_count_by_order(orders: Sequence[int], min_count: int | Mapping[int, int]
 def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fingerprint: str = "") -> str:
     """Return the name of the model's own table of these folders, if it has a default one; else one that is free.
 
-    After the first folder, or after it and the model where another model has that name, or with a digest.
+    After the first folder, or after it and the model where another model has that name, or with a digest. No new
+    table is named like a built-in one.
     """
     folders = resolve_roots(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folders[0].name).strip("-.")[:56].rstrip(".") or "repository"
@@ -210,11 +212,15 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     if name in known and known[name].roots not in ((), folders):
         names[1:3] = names[2:0:-1]  # the model's name would not tell this repository from the other
 
-    def is_own(domain: Domain) -> bool:
+    if name.lower() in KNOWN_LANGUAGES:
+        names.insert(1, f"{name}-code")
+
+    def is_own(domain: NgramTable) -> bool:
         return not (fingerprint and is_for_another_model(domain, model, fingerprint))
 
     own = (name for name in names if name in known and known[name].roots == folders and is_own(known[name]))
-    free = (name for name in names if name not in known or (not known[name].roots and is_own(known[name])))
+    new = (name for name in names if name.lower() not in KNOWN_LANGUAGES)
+    free = (name for name in new if name not in known or (not known[name].roots and is_own(known[name])))
     return next(chain(own, free), names[-1])
 
 

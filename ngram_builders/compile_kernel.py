@@ -1,10 +1,8 @@
 """Compiles the kernel when the package is built or installed. Run by hatchling, before any of the package can be.
 
 In: the source tree. Out: a library (.so or .dll) in the wheel, or beside its source where the package is installed
-as editable. The compiler is the system's; where there is none, the hook asks pip for zig, which is one. If that
-fails, the package is built without: n-gram queries through numpy are about ten times slower.
-
-SPD_LSP_NO_KERNEL=1 builds without; CC names the compiler.
+as editable. The compiler is the system's, or what CC names; where there is none, the hook asks pip for zig, which
+is one.
 """
 
 from __future__ import annotations
@@ -25,17 +23,14 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_SUFFIX = ".dll" if sys.platform == "win32" else ".so"
-
-
 PACKAGE = "ngram_builders/table"
 SOURCES = ("kernel.c", "rows.h", "sigbus_guard.h")  # the first includes the others
-LIBRARY_NAME = f"libkernel{_SUFFIX}"
+LIBRARY_NAME = f"libkernel{'.dll' if sys.platform == 'win32' else '.so'}"
 _ZIG = "ziglang>=0.13,<1"
 _SECONDS = 300  # zig compiles some of its own parts first
 # The same numbers on every processor (no fused operations, nothing that only this one has), and no calls into a C
 # library.
-COMPILER_FLAGS = (
+_COMPILER_FLAGS = (
     *("-std=c99", "-O2", "-shared", "-ffreestanding", "-ffp-contract=off"),
     *("-fvisibility=hidden", "-fno-stack-protector"),
 )
@@ -51,21 +46,18 @@ class CompileKernel(BuildHookInterface[Any]):
 
     def dependencies(self) -> list[str]:
         """Ask for zig where no compiler here works and pip can install one."""
-        if _objection() or not _zig_target():
-            return []
         with TemporaryDirectory() as folder:
-            return [] if compile_kernel(Path(self.root), Path(folder))[0] else [_ZIG]
+            works = compile_kernel(Path(self.root), Path(folder))[0]
+        return [] if works or not _zig_target() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and put the library where the package loads it."""
         self.scratch = TemporaryDirectory()
-        library, failure = None, _objection()
-        if not failure:
-            library, failure = compile_kernel(Path(self.root), Path(self.scratch.name))
-        if library:
-            self.deliver(library, version, build_data)
-        else:
-            self.app.display_warning(f"n-gram kernel: not compiled, queries will be slower: {failure}")
+        library, failure = compile_kernel(Path(self.root), Path(self.scratch.name))
+        if not library:
+            self.scratch.cleanup()
+            raise RuntimeError(f"cannot compile the n-gram kernel: {failure}; install a C compiler, such as gcc")
+        self.deliver(library, version, build_data)
 
     def deliver(self, library: Path, version: str, build_data: dict[str, Any]) -> None:
         """Add the library to the wheel, or to the source tree by a rename, so that it is never half there."""
@@ -85,15 +77,6 @@ class CompileKernel(BuildHookInterface[Any]):
         self.scratch.cleanup()
 
 
-def _objection() -> str:
-    """Return why not to compile at all; empty if there is no reason."""
-    if os.environ.get("SPD_LSP_NO_KERNEL", "0") not in ("", "0"):
-        return "SPD_LSP_NO_KERNEL is set"
-    if sys.maxsize < 2**32 or sys.byteorder != "little":
-        return "it is for little-endian 64-bit processors"
-    return ""
-
-
 def source_paths(root: Path) -> list[Path]:
     """Return where the sources are in a source tree."""
     return [root / PACKAGE / name for name in SOURCES]
@@ -101,11 +84,21 @@ def source_paths(root: Path) -> list[Path]:
 
 def compile_kernel(root: Path, folder: Path) -> tuple[Path | None, str]:
     """Compile in `folder` with the first compiler that can; return the library, or None and the last error."""
+    if sys.maxsize < 2**32 or sys.byteorder != "little":
+        return None, "it is for little-endian 64-bit processors"
     sources = source_paths(root)
     failure = "no C compiler found (CC, cc, gcc, clang, or the package ziglang)"
     for compiler in compilers():
         library = folder / LIBRARY_NAME
-        command = [*compiler, *COMPILER_FLAGS, *flags(), digest_flag(sources), "-o", str(library), str(sources[0])]
+        command = [
+            *compiler,
+            *_COMPILER_FLAGS,
+            *flags(),
+            digest_flag(sources),
+            "-o",
+            str(library),
+            str(sources[0]),
+        ]
         failure = run(command, folder)
         if not failure and library.exists():
             return library, ""
@@ -163,7 +156,7 @@ def _platform_tag() -> str:
 
 
 def digest_flag(sources: list[Path]) -> str:
-    """Tells the library what it was compiled from; see `shared_library.source_digest`."""
+    """Tells the library what it was compiled from; see `kernel.source_digest`."""
     whole = b"".join(source.read_bytes() for source in sources)
     digest = int.from_bytes(blake2b(whole, digest_size=8).digest(), "little")
     return f"-DSOURCE_DIGEST={digest:#x}u"

@@ -104,7 +104,7 @@ def _check_ids(streams: Sequence[Ints], vocab_size: int) -> None:
             )
 
 
-def stream(ids: Sequence[int] | Ints, end_of_text: int) -> npt.NDArray[np.int64]:
+def with_boundaries(ids: Sequence[int] | Ints, end_of_text: int) -> npt.NDArray[np.int64]:
     """Return a document as it is counted, between two end-of-text tokens: how files begin and end counts too.
 
     Example: [5, 7], 0 -> [0, 5, 7, 0]
@@ -194,22 +194,15 @@ def merge(runs: Sequence[Run]) -> Run:
     starts = group_starts(records)
     if not len(starts):
         return Run(records, np.empty(0, dtype=np.int32))
-    counts = _add_up(np.concatenate([run.counts for run in runs])[order], starts, len(runs))
+    counts = _add_up(np.concatenate([run.counts for run in runs])[order], starts)
     kept = counts != 0
     return Run(records[starts[kept]], counts[kept])
 
 
-def _add_up(counts: I32, starts: npt.NDArray[np.intp], most: int) -> I32:
-    """Add up groups of counts. most: how many there are in a group at most, if none is negative."""
-    if int(counts.max()) * most <= MAX_COUNT:
-        return np.asarray(np.add.reduceat(counts, starts, dtype=np.int32))  # half the memory
+def _add_up(counts: I32, starts: npt.NDArray[np.intp]) -> I32:
+    """Add up groups of counts."""
     sums = np.add.reduceat(counts, starts, dtype=np.int64)
     return np.minimum(sums, MAX_COUNT).astype(np.int32)
-
-
-def _widest(starts: npt.NDArray[np.intp], length: int) -> int:
-    """The size of the largest group."""
-    return int(np.diff(starts, append=length).max())
 
 
 def negate(run: Run) -> Run:
@@ -236,7 +229,7 @@ def drop(run: Run, dropped: npt.NDArray[np.bool_], vocab_size: int) -> Run:
     dropped = dropped | ((run.records & rest_of) == rest_of)  # and what earlier calls dropped
     context = run.records >> bits
     starts = group_starts(context)
-    mass = _add_up(np.where(dropped, run.counts, 0), starts, _widest(starts, len(run)))  # per context
+    mass = _add_up(np.where(dropped, run.counts, 0), starts)  # per context
     partly = (mass > 0) & (np.add.reduceat(~dropped, starts, dtype=np.int64) > 0)
     rest = Run((context[starts[partly]] << bits) | rest_of, mass[partly])
     return merge([Run(run.records[~dropped], run.counts[~dropped]), rest])

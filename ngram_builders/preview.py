@@ -1,18 +1,20 @@
-"""What a build would count, and which of two equal files: for `--dry-run` and `--why`. Writes nothing."""
+"""What a build would count or skip: for `--dry-run`, `--list-skipped` and `--why`. Writes nothing."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.build import DUPLICATE, ignore_progress, survey_sources
 from ngram_builders.counting.tokenize import ReportProgress, text_digest
-from ngram_builders.sources.discovery import survey
-from ngram_builders.sources.filters import is_notebook, read_source_text
+from ngram_builders.sources.discovery import SourceFile, survey
+from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of
-from ngram_builders.sources.masking import MARK, find_masked_lines
+from ngram_builders.sources.masking import find_masked_lines
+from ngram_builders.sources.name_rules import INTERNAL
+from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,41 +28,53 @@ class Preview:
 
 
 def preview(
-    roots: Sequence[Path], language: str | None = None, report: ReportProgress = ignore_progress
+    roots: Sequence[Path], selection: Selection = EVERYTHING, report: ReportProgress = ignore_progress
 ) -> Preview:
     """Read all sources and say what a build would count."""
-    surveyed = survey_sources(roots, language, report)
+    surveyed = survey_sources(roots, selection, report)
     files, sizes, skipped = Counter[str](), Counter[str](), surveyed.count_skipped()
-    known: set[bytes] = set()
     masked = 0
-    for done, file in enumerate(surveyed.files):
-        report("files", done, len(surveyed.files))
-        text, reason = read_source_text(file.path)
-        if reason is None and (digest := text_digest(text.encode())) in known:
-            reason = DUPLICATE
+    for file, text, reason in _read(surveyed.files, report):
         if reason is not None:
             skipped[reason] += 1
             continue
-        known.add(digest)
         masked += len(find_masked_lines(text))
         name = language_of(file.path, DATA_LANGUAGES) or "other"
         files[name] += 1
         sizes[name] += file.size
-    report("files", len(surveyed.files), len(surveyed.files))
     return Preview(files=dict(files), bytes=dict(sizes), skipped=dict(sorted(skipped.items())), masked=masked)
 
 
-def find_first_copy(file: Path, roots: Sequence[Path], language: str | None = None) -> Path | None:
+def find_skipped(
+    roots: Sequence[Path], selection: Selection = EVERYTHING, report: ReportProgress = ignore_progress
+) -> dict[str, str]:
+    """Read all sources, and return what a build would skip, and why; a folder skipped as a whole is one entry."""
+    surveyed = survey(*roots, selection=selection)
+    by_name = {path: reason for path, reason in surveyed.skipped.items() if reason != INTERNAL}
+    return by_name | {file.path: reason for file, _, reason in _read(surveyed.files, report) if reason is not None}
+
+
+def _read(files: Sequence[SourceFile], report: ReportProgress) -> Iterator[tuple[SourceFile, str, str | None]]:
+    """Read files; each with its text, or why it is skipped."""
+    known: set[bytes] = set()
+    for done, file in enumerate(files):
+        report("files", done, len(files))
+        text, reason = read_source_text(file.path)
+        if reason is None and (digest := text_digest(text.encode())) in known:
+            reason = DUPLICATE
+        elif reason is None:
+            known.add(digest)
+        yield file, text, reason
+    report("files", len(files), len(files))
+
+
+def find_first_copy(file: Path, roots: Sequence[Path], selection: Selection = EVERYTHING) -> Path | None:
     """Return the file that a build counts instead of an equal one; None if it counts this one."""
     path = str(file.parent.resolve() / file.name)
     text = read_source_text(path)[0]
-    size = len(text.encode())
-    max_size = size + text.count("\n") + 3  # with long line ends and a byte order mark
-    for other in survey(*roots, language=language).files:
+    for other in survey(*roots, selection=selection).files:
         if other.path == path:
             return None
-        is_as_long = size <= 2 * other.size and (other.size <= max_size or is_notebook(other.path))
-        may_be_equal = is_as_long or MARK in text
-        if may_be_equal and read_source_text(other.path) == (text, None):
+        if read_source_text(other.path) == (text, None):
             return Path(other.path)
     return None

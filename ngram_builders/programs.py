@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-AWAY = sys.prefix  # working folder of child processes: only who can write our own code can write there
+NEUTRAL_CWD = sys.prefix  # working folder of child processes: only who can write our own code can write there
 
 
 def find_program(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Names of unfinished files, which say who writes them: the process, and where that runs.
+"""Files that are written completely or not at all; the names of unfinished ones say who writes them, and where.
 
 Process ids mean something only where they were given: other machines and containers that share a folder have
 their own.
@@ -11,8 +11,12 @@ import os
 import platform
 import re
 import secrets
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from ngram_builders.errors import UserError
 
 _PATTERN = re.compile(r"\..*\.(?:([0-9a-f]{8})-)?(\d+)-[0-9a-f]+\.tmp")
 
@@ -40,3 +44,37 @@ def _place() -> str:
     except OSError:
         pass  # not Linux: there the name has to do
     return hashlib.blake2b("\0".join(facts).encode(), digest_size=4).hexdigest()
+
+
+def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file completely or not at all. Whoever has the old one mapped keeps it."""
+    scratch = scratch_path(path)
+    try:
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        with suppress(OSError):
+            scratch.unlink()
+    _sync_folder(path.parent)
+
+
+def write_error(path: Path, error: OSError) -> UserError:
+    """The error for a file that the system does not let us write."""
+    return UserError(f"cannot write {path}: {error.strerror or error}; free space there or choose another folder")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the system can."""
+    with suppress(OSError):  # Windows does not open folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,7 +1,4 @@
-"""A domain's files, counted -> its table, as far as the domain does not have it yet.
-
-A table is written anew, from the one before where little changed, or what changed is added to it as a segment.
-"""
+"""A table's files, counted -> the table, as far as it is not there yet: whole, or what changed as a segment."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from typing import Any
 from ngram_builders.counting.layers import (
     Files,
     change_between,
-    count_kept_layers,
     files_after,
     record_of,
     texts_of,
@@ -25,17 +21,14 @@ from ngram_builders.counting.layers import (
 from ngram_builders.counting.pipeline import (
     CountTask,
     MissingTokens,
-    PreviousTable,
     can_add,
     load_streams,
     write_counted_table,
-    write_segment,
 )
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import Domain, resolve_roots, table_name
-from ngram_builders.registry.origin import without_revisions
+from ngram_builders.registry.domains import NgramTable, resolve_roots, table_name
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import TableSummary
@@ -51,13 +44,13 @@ _AGAIN = "and run the same command again, which continues from here"
 
 
 def keeps_texts(tokens: int, min_count: Collection[int], min_files: int = 1) -> bool:
-    """Whether a table of so many tokens holds the texts themselves: not where rare n-grams are left out of it."""
+    """Whether a table of this many tokens holds the texts themselves: not if rare n-grams are left out."""
     return min_files == 1 and all(least == 1 for least in min_count) and tokens <= _MAX_SEARCHED_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class TableUpdate:
-    """Counts a task's files, and writes and registers their table, as far as the domain does not have it yet."""
+    """Counts a task's files, and writes and registers their table, as far as it is not there yet."""
 
     name: str
     roots: Sequence[Path]
@@ -65,28 +58,25 @@ class TableUpdate:
     task: CountTask
     registry: Registry
     cache: TokenCache
-    beside: Mapping[str, Path]
+    companion_tables: Mapping[str, Path]
     report: ReportProgress
     perplexity: dict[str, float] = field(default_factory=dict)
 
-    def run(self, *, fresh: bool, incremental: bool) -> tuple[Domain, bool]:
-        """Return the domain with its table, and whether that is a new one; raises MissingTokens."""
+    def run(self, *, fresh: bool, incremental: bool) -> tuple[NgramTable, bool]:
+        """Return the table, and whether it is a new one; raises MissingTokens."""
         if missing := set(self.task.digests) - self.task.token_counts.keys():
             raise MissingTokens(*missing)
         domain = None if fresh else self._find_domain()
         if domain and incremental and (extended := self._extend(domain)):
             return extended
-        previous = self._open_previous(domain) if domain else None
-        if domain and previous and self._is_up_to_date(domain, previous):
+        if domain and self._is_up_to_date(domain):
             self.cache.record_files(domain.path.name, self.task.files)  # paths and times may differ
-            return self.registry.record_recipe(domain, self.recipe), False
-        made = self.registry.install(
-            self.name, lambda path: self._write(path, previous), roots=self.roots, recipe=self.recipe
-        )
+            return domain, False
+        made = self.registry.install(self.name, self._write, roots=self.roots, recipe=self.recipe)
         return made, domain is None or made.paths != domain.paths
 
-    def _find_domain(self) -> Domain | None:
-        """Find the domain as it is, None if there is none or it is damaged."""
+    def _find_domain(self) -> NgramTable | None:
+        """Find the table as it is, None if there is none or it is damaged."""
         with suppress(UserError):
             domain = self.registry.find(self.name)
             return None if domain.fault else domain
@@ -94,93 +84,78 @@ class TableUpdate:
 
     # --- a segment --------------------------------------------------------------------------------------------
 
-    def _extend(self, domain: Domain) -> tuple[Domain, bool] | None:
-        """Add what changed to a domain as a segment; None if its base has to be written anew."""
+    def _extend(self, domain: NgramTable) -> tuple[NgramTable, bool] | None:
+        """Add what changed to a table as a segment; None if its base has to be written anew."""
         recorded = [self.cache.indexed_files(layer) for layer in domain.layers]
-        if not all(recorded) or not self._has_same_options(domain):
+        base = Table.open(domain.path)
+        if not all(recorded) or not self._has_same_options(domain, base.summary):
             return None
         states, now = files_after(recorded), set(self.task.digests)
         if texts_of(states[-1]) == now:
             before = states[-2] if len(states) > 1 else {}
             self.cache.record_files(domain.layers[-1], record_of(before, self.task.files))
-            return self.registry.record_recipe(domain, self.recipe), False
-        base, texts = Table.open(domain.path), set[bytes]().union(*map(texts_of, states))
-        if not self.task.token_counts.keys() >= texts or base.holds_texts != self._keeps_texts:
+            return domain, False
+        change = change_between(texts_of(states[0]), now)
+        if (base.texts is not None) != self._keeps_texts or not can_add(change, base.summary.tokens, self.task):
             return None
-        if not can_add(change_between(texts_of(states[0]), now), base.summary.tokens, self.task):
-            return None
-        layers = count_kept_layers(states, now, lambda change: self.task.count_tokens(change.digests))
-        kept = [domain.path, *domain.segments][:layers]
         made = self.registry.install(
             self.name,
-            lambda path: self._write_segment(path, kept, states[layers - 1]),
+            lambda path: self._write_segment(path, base.summary, states[0]),
             roots=self.roots,
             recipe=self.recipe,
-            kept=kept,
+            kept=[domain.path],
         )
         return made, True
 
-    def _has_same_options(self, domain: Domain) -> bool:
-        """Whether a domain was built from the same folders in the same way."""
-        return (
-            not domain.partitions
-            and self._is_counted_alike(domain, Table.open(domain.path).summary)
-            and domain.roots == resolve_roots(self.roots)
-            and without_revisions(domain.recipe) == without_revisions(self.recipe)
-        )
-
-    def _write_segment(self, path: Path, kept: Sequence[Path], before: Files) -> TableSummary:
-        """Write what changed since some layers of the table to a path, and summarize all of them."""
+    def _write_segment(self, path: Path, base: TableSummary, before: Files) -> TableSummary:
+        """Write what changed since the base of the table to a path, and summarize both."""
         change = change_between(texts_of(before), self.task.digests)
         with self._explain_full_disk(path.parent, change.digests):
             texts = self._sort_texts(change.added) if self._keeps_texts else None
-            segment = write_segment(path, change, self.task, self.cache, self.report, texts)
+            segment = write_counted_table(path, self.task, self.cache, self.report, texts, change)
         self.cache.record_files(table_name(path), record_of(before, self.task.files))
-        summaries = [*(Table.open(file).summary for file in kept), segment]
         return replace(
-            summaries[0],
+            base,
             tokens=self.task.count_tokens(self.task.digests),
             files=len(self.task.digests),
             sources=dict(count_languages(self.task.files)),
-            ngrams=sum(one.ngrams for one in summaries),
-            size=sum(one.size for one in summaries),
+            ngrams=base.ngrams + segment.ngrams,
+            size=base.size + segment.size,
         )
 
     # --- the whole table --------------------------------------------------------------------------------------
 
-    def _open_previous(self, domain: Domain) -> PreviousTable | None:
-        """Open the base of a domain's table, to add changes; None if it was counted otherwise or is damaged."""
+    def _is_up_to_date(self, domain: NgramTable) -> bool:
+        """Whether a build would only write what is there."""
         files = self.cache.indexed_files(domain.path.name)
         with suppress(UserError):
-            table = Table.open(domain.path, self.task.options.fingerprint, stays_mapped=True)
-            if files and self._is_counted_alike(domain, table.summary):
-                table.verify_checksums()  # damage must not be copied into a sound table
-                return PreviousTable(table, files)
-        return None
+            table = Table.open(domain.path)
+            table.verify_checksums()
+            return (
+                not domain.segments
+                and {file.digest for file in files} == set(self.task.digests)
+                and table.summary.sources == count_languages(self.task.files)
+                and self._has_same_options(domain, table.summary)
+            )
+        return False
 
-    def _is_counted_alike(self, domain: Domain, had: TableSummary) -> bool:
-        """Whether a table was counted with the same options."""
+    def _has_same_options(self, domain: NgramTable, had: TableSummary) -> bool:
+        """Whether a table was built from the same folders in the same way."""
         options, min_files = self.task.options, domain.recipe.get("min_files", 1)
         counted = (had.fingerprint, had.orders, had.min_count, had.vocab_size, min_files)
         min_count = tuple(options.min_count.values())
-        return counted == (options.fingerprint, options.orders, min_count, options.vocab_size, options.min_files)
-
-    def _is_up_to_date(self, domain: Domain, previous: PreviousTable) -> bool:
-        """Whether a build would only write what is there."""
         return (
-            not domain.segments
-            and {file.digest for file in previous.files} == set(self.task.digests)
-            and previous.table.summary.sources == count_languages(self.task.files)
-            and previous.table.holds_texts == self._keeps_texts
+            not domain.partitions
+            and counted == (options.fingerprint, options.orders, min_count, options.vocab_size, options.min_files)
             and domain.roots == resolve_roots(self.roots)
-            and without_revisions(domain.recipe) == without_revisions(self.recipe)
+            and domain.recipe == self.recipe
         )
 
-    def _write(self, path: Path, previous: PreviousTable | None) -> TableSummary:
+    def _write(self, path: Path) -> TableSummary:
         """Write the table to a path, and record what it was made of."""
         with self._explain_full_disk(path.parent, self.task.digests):
             texts = self._sort_texts(sorted(self.task.digests)) if self._keeps_texts else None
-            summary = write_counted_table(path, self.task, previous, self.cache, self.report, texts)
+            summary = write_counted_table(path, self.task, self.cache, self.report, texts)
         self._measure(path)
         self.cache.record_files(table_name(path), self.task.files)
         return summary
@@ -200,15 +175,17 @@ class TableUpdate:
     def _measure(self, path: Path) -> None:
         """Measure the perplexity of the table's own files, with and without that of their main language."""
         self.report("measuring", 0, 1)
-        beside = {}
+        companions = {}
         files_by_language = count_languages(self.task.files)
-        if name := closest_language(max(files_by_language, key=files_by_language.__getitem__), self.beside):
+        if name := closest_language(
+            max(files_by_language, key=files_by_language.__getitem__), self.companion_tables
+        ):
             with suppress(UserError):  # a table that cannot serve is left out
-                beside[name] = Table.open(self.beside[name], self.task.options.fingerprint).columns
+                companions[name] = Table.open(self.companion_tables[name], self.task.options.fingerprint).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
-        table = Table.open(path, stays_mapped=True)
-        found = measure_perplexity(table.columns, streams, orders, beside, release=table.release_pages)
+        table = Table.open(path)
+        found = measure_perplexity(table.columns, streams, orders, companions, release=table.release_pages)
         self.perplexity.update(found)
         self.report("measuring", 1, 1)
 

@@ -21,9 +21,8 @@ from ngram_builders.ngrams import Run, count_streams, drop, merge, token_bits
 FAN_IN = 32
 BYTES_PER_TOKEN = 3.6  # of code
 _MAX_TOKENS = 2**31  # of one table
-_CERTAIN = (
-    2  # times what would fit: copies and generated files, which do not count, are known only once they are read
-)
+# Times what would fit: copies and generated files, which do not count, are known only once they are read.
+_CERTAIN = 2
 _LIMITS = share_memory(DEFAULT_MEMORY)
 
 
@@ -159,17 +158,3 @@ def _split_evenly(runs: Sequence[Run | StoredRun], vocab_size: int, piece_record
     bits = token_bits(vocab_size)
     places = (len(longest) * piece // pieces for piece in range(1, pieces))
     return [*sorted({longest.record(place) >> bits << bits for place in places}), None]
-
-
-def apply_change(pieces: Iterable[Run], change: Run, vocab_size: int) -> Iterator[Run]:
-    """Add a signed run to sorted pieces, again in sorted pieces of whole contexts."""
-    bits = np.uint64(token_bits(vocab_size))
-    contexts = change.records >> bits
-    start = 0
-    for piece in pieces:
-        if not len(piece):
-            continue
-        end = int(np.searchsorted(contexts, piece.records[-1] >> bits, side="right"))
-        yield merge([piece, Run(change.records[start:end], change.counts[start:end])])
-        start = end
-    yield merge([Run(change.records[start:], change.counts[start:])])

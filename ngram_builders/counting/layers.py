@@ -1,18 +1,15 @@
-"""What a table's base and each of its segments were made of, and where the next segment begins. Knows no counts.
+"""What a table's base and its segment were made of. Knows no counts.
 
-A table is a base and a few segments, its layers. The base was made of files; a segment holds what changed in the
-counts since the layer before it: texts that were added, less texts that were removed. Of each layer only its own
-files are recorded, so recording an edit costs what was edited; the files of a table are those of its last layer.
+A table is a base and perhaps a segment, its layers. The base was made of files; the segment holds what changed in
+the counts since: texts that were added, less texts that were removed. Of each layer only its own files are
+recorded, so recording an edit costs what was edited; the files of a table are those of its last layer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-
-MAX_SEGMENTS = 4
-_MAX_SEGMENT_SHARE = 0.5  # of the segment before it; a longer one replaces both
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +83,3 @@ def documents_of(states: Sequence[Files]) -> list[list[bytes | None]]:
         [digest if owners.get(digest) == number else None for digest in change.added]
         for number, change in enumerate(changes)
     ]
-
-
-def count_kept_layers(states: Sequence[Files], now: Collection[bytes], size: Callable[[Change], int]) -> int:
-    """Return how many layers the next segment leaves as they are; it replaces the rest. 1 is the base alone.
-
-    Each segment is at most half as long as the one before it, so that what was edited is counted again a few times
-    and not with every later edit, and that queries read few segments.
-    """
-    texts = [texts_of(files) for files in states]
-    kept = len(states)
-    while kept > 1:
-        length = size(change_between(texts[kept - 1], now))
-        last = size(change_between(texts[kept - 2], texts[kept - 1]))
-        if kept <= MAX_SEGMENTS and length <= _MAX_SEGMENT_SHARE * last:
-            break
-        kept -= 1
-    return kept

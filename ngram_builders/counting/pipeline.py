@@ -1,6 +1,6 @@
-"""Cached ids of texts -> sorted runs of their n-grams, and a table: counted in full, or from an earlier one.
+"""Cached ids of texts -> sorted runs of their n-grams, and a table: of all of them, or of a change.
 
-Knows ids and tables, not text. Both ways give the same runs.
+Knows ids and tables, not text.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.arrays import Ints
-from ngram_builders.counting.external_merge import NgramCounter, apply_change, check_token_count, drop_unshared
-from ngram_builders.counting.layers import Change, IndexedFile, change_between
+from ngram_builders.counting.external_merge import NgramCounter, check_token_count, drop_unshared
+from ngram_builders.counting.layers import Change, IndexedFile
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
-from ngram_builders.ngrams import Run, merge, negate, stream
+from ngram_builders.ngrams import Run, merge, negate, with_boundaries
 from ngram_builders.table.format import TableSummary
-from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
 
@@ -62,14 +61,6 @@ class CountTask:
         return sum(self.token_counts[digest] + 1 for digest in digests)
 
 
-@dataclass(frozen=True, slots=True)
-class PreviousTable:
-    """A table counted with the same options, and the files it was made of."""
-
-    table: Table
-    files: Sequence[IndexedFile]
-
-
 class MissingTokens(Exception):
     """The cache no longer has the ids of these texts; the arguments are the digests."""
 
@@ -77,35 +68,34 @@ class MissingTokens(Exception):
 def write_counted_table(
     path: Path,
     task: CountTask,
-    previous: PreviousTable | None,
     cache: TokenCache,
     report: ReportProgress,
     texts: SuffixArray | None = None,
+    change: Change | None = None,
 ) -> TableSummary:
-    """Count all texts and write their table; temporary files go beside it."""
+    """Count all texts and write their table, or a change as a segment; temporary files go beside it."""
+    digests = task.digests if change is None else change.added
+    counted = set(digests)
     return write_table(
         path,
-        count_ngrams(task, previous, cache, path.parent, report),
+        count_ngrams(task, cache, path.parent, report)
+        if change is None
+        else [_count_change(change, task, cache, path.parent, report)],
         fingerprint=task.options.fingerprint,
         vocab_size=task.options.vocab_size,
         orders=task.options.orders,
         min_count=task.options.min_count,
-        tokens=task.count_tokens(task.digests),
-        files=len(task.digests),
-        sources=count_languages(task.files),
+        tokens=task.count_tokens(digests),
+        files=len(digests),
+        sources=count_languages(file for file in task.files if file.digest in counted),
         texts=texts,
+        is_segment=change is not None,
     )
 
 
-def count_ngrams(
-    task: CountTask, previous: PreviousTable | None, cache: TokenCache, folder: Path, report: ReportProgress
-) -> Iterator[Run]:
+def count_ngrams(task: CountTask, cache: TokenCache, folder: Path, report: ReportProgress) -> Iterator[Run]:
     """Count the n-grams of all texts, in sorted pieces of whole contexts; what exceeds memory goes to `folder`."""
     check_token_count(task.count_tokens(task.digests))
-    change = None if previous is None else _find_change(previous, task)
-    if previous is not None and change is not None:
-        difference = _count_change(change, task, cache, folder, report)
-        return apply_change(previous.table.runs(), difference, task.options.vocab_size)
     runs = _count(task.digests, task, cache, folder, report).runs()
     if task.options.min_files == 1:
         return runs
@@ -113,42 +103,11 @@ def count_ngrams(
     return drop_unshared(runs, file_counts, task.options.min_files, task.options.vocab_size)
 
 
-def _find_change(previous: PreviousTable, task: CountTask) -> Change | None:
-    """Return the texts that were added and removed; None if counting all is as quick, or the only right way."""
-    change = change_between({file.digest for file in previous.files}, task.digests)
-    return change if can_add(change, previous.table.summary.tokens, task) else None
-
-
 def can_add(change: Change, tokens: int, task: CountTask) -> bool:
-    """Whether a change can be added to a table of so many tokens, quicker than counting all."""
+    """Whether a change can be added to a table of this many tokens, quicker than counting all."""
     if task.options.is_pruned or not task.token_counts.keys() >= set(change.removed):
         return False  # pruned n-grams cannot be added to
     return task.count_tokens(change.digests) <= min(MAX_CHANGED_SHARE * tokens, _MAX_CHANGED_TOKENS)
-
-
-def write_segment(
-    path: Path,
-    change: Change,
-    task: CountTask,
-    cache: TokenCache,
-    report: ReportProgress,
-    texts: SuffixArray | None = None,
-) -> TableSummary:
-    """Count a change and write it as a segment."""
-    added = set(change.added)
-    return write_table(
-        path,
-        [_count_change(change, task, cache, path.parent, report)],
-        fingerprint=task.options.fingerprint,
-        vocab_size=task.options.vocab_size,
-        orders=task.options.orders,
-        min_count=task.options.min_count,
-        tokens=task.count_tokens(change.added),
-        files=len(change.added),
-        sources=count_languages(file for file in task.files if file.digest in added),
-        texts=texts,
-        is_segment=True,
-    )
 
 
 def _count_change(change: Change, task: CountTask, cache: TokenCache, folder: Path, report: ReportProgress) -> Run:
@@ -190,4 +149,4 @@ def load_streams(
         ids = cache.load_ids(wanted)
         if missing := set(wanted) - ids.keys():
             raise MissingTokens(*sorted(missing))
-        yield [stream(ids[digest], task.options.end_of_text) for digest in wanted]
+        yield [with_boundaries(ids[digest], task.options.end_of_text) for digest in wanted]

@@ -10,17 +10,16 @@ import os
 import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ngram_builders.arrays import I64, U64
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run
-from ngram_builders.table.format import replace_file
+from ngram_builders.scratch import replace_file
 
 RECORD_BYTES = 12
 _COPY_BYTES = 1 << 22
@@ -37,7 +36,7 @@ class _OpenFile:
         self.file.close()
 
     def read(self, dtype: type[Any], offset: int, length: int) -> npt.NDArray[Any]:
-        """Read so many numbers; UserError if the file ends before."""
+        """Read this many numbers; UserError if the file ends before."""
         values = np.empty(length, dtype=dtype)
         rest = values.view(np.uint8).data
         self.file.seek(offset)
@@ -60,10 +59,6 @@ class StoredRun:
     def __len__(self) -> int:
         return self.end - self.start
 
-    def part(self, start: int, end: int) -> StoredRun:
-        """Return a part of it, still in the file."""
-        return StoredRun(self.file, self.total, self.start + start, self.start + end)
-
     def record(self, place: int) -> int:
         """Return one record."""
         return int(self.file.read(np.uint64, 8 * (self.start + place), 1)[0])
@@ -84,39 +79,21 @@ def write_run(path: Path, pieces: Iterable[Run], starts: Sequence[int] = (0,)) -
 
     starts: the records at which ranges begin, to be found without a search; no record is below the first.
     """
-    places = np.zeros(len(starts) + 1, dtype=np.int64)
-    replace_file(path, _parts_and_places(pieces, path.parent, np.array(starts, dtype=np.uint64), places))
-    return int(places[-1])
+    places = np.zeros(len(starts) + 1, dtype=np.int64)  # how many records there are before each start and in all
+    records = np.array(starts, dtype=np.uint64)
 
-
-def _parts_and_places(
-    pieces: Iterable[Run], folder: Path, starts: U64, places: I64
-) -> Iterator[bytes | memoryview]:
-    """The parts of a run, and how many records there are before each start and in all."""
-
-    def count(pieces: Iterable[Run]) -> Iterator[Run]:
+    def counted() -> Iterator[Run]:
         for piece in pieces:
-            places[:-1] += np.searchsorted(piece.records, starts)
+            places[:-1] += np.searchsorted(piece.records, records)
             places[-1] += len(piece)
             yield piece
 
-    yield from _parts(count(pieces), folder)
-    yield places.tobytes()
-
-
-def read_run(path: Path) -> StoredRun:
-    """Open a run that `write_run` wrote."""
-    return _open_run(path)[0]
+    replace_file(path, chain(_parts(counted(), path.parent), (one.tobytes() for one in [places])))
+    return int(places[-1])
 
 
 def read_ranges(path: Path) -> list[StoredRun]:
     """Open the ranges of a run that `write_run` wrote, one file together."""
-    run, places = _open_run(path)
-    return [run.part(start, end) for start, end in pairwise(places)]
-
-
-def _open_run(path: Path) -> tuple[StoredRun, list[int]]:
-    """A run and the places where its ranges begin, and its end."""
     file = _OpenFile(path.open("rb", buffering=0), path)
     size = file.file.seek(0, os.SEEK_END)
     total = int(file.read(np.int64, size - 8, 1)[0]) if size >= 16 else -1
@@ -126,7 +103,7 @@ def _open_run(path: Path) -> tuple[StoredRun, list[int]]:
     places = file.read(np.int64, RECORD_BYTES * total, ranges).tolist()
     if places != sorted(places) or places[0]:
         raise _cut_short(path)
-    return StoredRun(file, total, 0, total), places
+    return [StoredRun(file, total, start, end) for start, end in pairwise(places)]
 
 
 def store_run(folder: Path, pieces: Iterable[Run]) -> StoredRun:

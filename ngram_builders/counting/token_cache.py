@@ -1,4 +1,4 @@
-"""What a domain keeps beside its table: ids of texts, states of files, and which files the table was made of.
+"""What is kept beside a table: ids of texts, states of files, and which files the table was made of.
 
 In: digests, ids, paths. Out: the same again. Knows no text and counts nothing. All of it can be made again from
 the sources, so a damaged or missing database costs time and never a build.
@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from ngram_builders.sources.discovery import SourceFile
 from ngram_builders.sources.secret_rules import RULES
 
 CACHE_FILE = "tokens.sqlite"
-_VERSION = 4  # 1 kept texts with the line ends of their files, 2 with the secrets in them, 3 skipped other files
+_VERSION = 5  # 1 kept texts with the line ends of their files, 2 with the secrets in them, 3 and 4 skipped others
 LOCK_TIMEOUT_SECONDS = 5.0  # for another process to end its transaction
 _UNAVAILABLE = ("locked", "readonly", "read-only", "unable to open")  # errors of a database that may be sound
 _MAX_VALUES = 500  # in one query; every SQLite takes 999
@@ -60,7 +60,7 @@ class FileState:
 
 
 class TokenCache:
-    """The database of one domain, for the tokenizer with this fingerprint. Without a path nothing is kept."""
+    """The database of one table, for the tokenizer with this fingerprint. Without a path nothing is kept."""
 
     def __init__(self, path: Path | None, fingerprint: str) -> None:
         self.path = path
@@ -100,7 +100,8 @@ class TokenCache:
         """Do something in one transaction."""
 
         def write(base: sqlite3.Connection) -> None:
-            with _transaction(base):
+            with base:  # all or nothing
+                base.execute("BEGIN IMMEDIATE")
                 work(base)
 
         self._attempt(write)
@@ -196,7 +197,7 @@ class TokenCache:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFiles:
-    """The files of a domain's table, for a server. The database is open only during queries."""
+    """The files of a table, for a server. The database is open only during queries."""
 
     path: Path
     fingerprint: str
@@ -214,7 +215,7 @@ class IndexedFiles:
 
 
 def read_indexed_files(home: Path, layers: Sequence[str], fingerprint: str) -> IndexedFiles | None:
-    """Read which files a table in a domain's folder was made of, None if that is not known. Writes nothing."""
+    """Read which files the table in a folder was made of, None if that is not known. Writes nothing."""
     try:
         with closing(_connect_to_read(home / CACHE_FILE)) as base:
             recorded = [_select_files(layer, base) for layer in layers]
@@ -290,19 +291,6 @@ def remove(path: Path) -> None:
     """Delete a database with its log."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-@contextmanager
-def _transaction(base: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing."""
-    base.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        base.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            base.execute("ROLLBACK")
-        raise
 
 
 def _pack(ids: Ints) -> bytes:

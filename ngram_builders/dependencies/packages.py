@@ -6,15 +6,12 @@ link leads out of the project or of the user's own caches.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _MAX_MANIFEST_BYTES = 1_000_000
-_MAX_NAME_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +25,6 @@ class Package:
 
     def __str__(self) -> str:
         return f"{self.ecosystem}:{self.name}@{self.version}"
-
-    @property
-    def table_name(self) -> str:
-        """The name of its table. Example: npm:@types/node@20.1.0 -> `npm-types-node@20.1.0`."""
-        name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.ecosystem}-{self.name}").rstrip("-.")
-        version = re.sub(r"[^A-Za-z0-9._-]+", "-", self.version).strip("-.")
-        whole = f"{name}@{version}"
-        if len(whole) <= _MAX_NAME_LENGTH:
-            return whole
-        digest = hashlib.blake2b(str(self).encode(), digest_size=3).hexdigest()
-        return f"{whole[: _MAX_NAME_LENGTH - 7]}-{digest}"
 
 
 def read_manifest(path: Path) -> str:

@@ -7,10 +7,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from ngram_builders.counting.tokenize import ReportProgress
-from ngram_builders.dependencies import cargo, go, npm, pypi
+from ngram_builders.dependencies.manifests import find_cargo, find_go, find_npm
 from ngram_builders.dependencies.packages import Package
+from ngram_builders.dependencies.pypi import find_pypi
 from ngram_builders.dependencies.tables import PackageCode, PackageTables
-from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.registry import Registry
 
 PACKAGES = "packages"  # the stage of a build that says how many are done
@@ -19,12 +20,7 @@ _MAX_PACKAGES = 64  # of a project; each is asked at every token
 
 def find_packages(project: Path, interpreter: str = "") -> list[Package]:
     """Find a project's packages. interpreter: the Python that its user chose, whose environment counts first."""
-    found = chain(
-        pypi.find_packages(project, interpreter),
-        npm.find_packages(project),
-        go.find_packages(project),
-        cargo.find_packages(project),
-    )
+    found = chain(find_pypi(project, interpreter), find_npm(project), find_go(project), find_cargo(project))
     return list(islice(found, _MAX_PACKAGES))
 
 
@@ -34,7 +30,7 @@ def build_dependencies(
     tables: PackageTables,
     report: ReportProgress,
     has_time: Callable[[], bool] = lambda: True,
-) -> list[Domain]:
+) -> list[NgramTable]:
     """Build the tables that packages lack while there is time; have all serve the project. -> the tables"""
     domains = []
     for number, package in enumerate(packages):
@@ -49,7 +45,7 @@ def build_dependencies(
     return domains
 
 
-def _of_other_models(registry: Registry, project: Path, fingerprint: str) -> Iterator[Domain]:
+def _of_other_models(registry: Registry, project: Path, fingerprint: str) -> Iterator[NgramTable]:
     """The tables that serve a project for other models."""
     known = {domain.name: domain for domain in registry.domains()}
     for name, _ in registry.assignments().dependencies.get(str(project.resolve()), ()):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from ngram_builders.dependencies.environments import find_site_packages
-from ngram_builders.dependencies.packages import Package, existing, read_manifest
+from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import read_source_text
 
@@ -19,11 +19,14 @@ _IMPORT = re.compile(
 _MODULE = re.compile(r"[A-Za-z_]\w*")
 _FIELD = re.compile(r"^(Name|Version): *([\w.!+-]+) *$", re.MULTILINE)
 _MAX_FILES = 5_000  # of a project, read for their imports
+_OWN = (".venv", "venv", ".conda", "env")  # where people have a project's environment
+_OF_SHELL = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_MARKS = ("pyvenv.cfg", "conda-meta")
 
 
-def find_packages(project: Path, interpreter: str) -> Iterator[Package]:
+def find_pypi(project: Path, interpreter: str) -> Iterator[Package]:
     """Find what a project's files import, by the record of what its environment has installed."""
-    site = find_site_packages(project, interpreter)
+    site = _find_site_packages(project, interpreter)
     imported = _imported_modules(project) if site else set()
     for info in sorted(site.glob("*.dist-info")) if site and imported else []:
         fields = dict(_FIELD.findall(read_manifest(info / "METADATA").partition("\n\n")[0]))
@@ -32,6 +35,27 @@ def find_packages(project: Path, interpreter: str) -> Iterator[Package]:
         sources = existing([info.parent / name for name in modules])
         if sources and fields.keys() >= {"Name", "Version"}:
             yield Package("pypi", re.sub(r"[-_.]+", "-", fields["Name"]).lower(), fields["Version"], sources)
+
+
+def _find_site_packages(project: Path, interpreter: str) -> Path | None:
+    """Return where a project's packages are: the interpreter's, or else its own, or else the shell's."""
+    for environment in _environments(project, interpreter):
+        if any((environment / mark).exists() for mark in _MARKS):
+            for site in (
+                *sorted(environment.glob("lib/python3*/site-packages")),
+                environment / "Lib" / "site-packages",
+            ):
+                if found := folder_within(site, environment):
+                    return found
+    return None
+
+
+def _environments(project: Path, interpreter: str) -> Iterator[Path]:
+    """Yield folders that may be the environment, the one that counts first."""
+    if interpreter and Path(interpreter).is_absolute():
+        yield from list(Path(interpreter).parents)[:2]  # Windows has an environment's interpreter at its top
+    yield from filter(None, (folder_within(project / name, project) for name in _OWN))
+    yield from (Path(folder) for name in _OF_SHELL if (folder := os.environ.get(name)))
 
 
 def _is_imported(name: str, imported: set[str]) -> bool:

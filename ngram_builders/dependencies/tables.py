@@ -6,6 +6,7 @@ Code that has a table is not counted again, and nothing is kept for another buil
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,19 +16,16 @@ from ngram_builders.counting.pipeline import CountOptions, CountTask, write_coun
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import Encode, ReportProgress, tokenize_files
 from ngram_builders.dependencies.packages import Package
-from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import Domain
-from ngram_builders.registry.model_match import is_for_another_model, name_for_model
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import check_status, read_source_text
 from ngram_builders.table.format import TableSummary
 
-DEPENDENCY_WEIGHT = 0.03  # against 0.7 for the project's own code; more raises perplexity
+DEPENDENCY_WEIGHT = 0.7  # as for the folders' own code: with less, a package that alone knows a name is not heard
 _MAX_FILES = 5_000  # of a package
 _MAX_BYTES = 20_000_000
 _MAX_NAME_LENGTH = 46  # that leaves room for a digest
-_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +57,8 @@ class PackageTables:
     encode: Encode
     options: CountOptions
 
-    def build(self, code: PackageCode, report: ReportProgress) -> Domain | None:
-        """Build the table of a package; None for one without source code.
-
-        If another process makes a table of that name meanwhile, it serves where it is of the same code.
-        """
-        name = self._name_for(code)
-        is_new = self._named(name) is None
+    def build(self, code: PackageCode, report: ReportProgress) -> NgramTable | None:
+        """Build the table of a package; None for one without source code."""
         with TokenCache(None, self.options.fingerprint) as cache:
             tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
             task = CountTask(tokenized.files, cache.token_counts(), self.options)
@@ -73,36 +66,27 @@ class PackageTables:
                 return None
 
             def write(path: Path) -> TableSummary:
-                return write_counted_table(path, task, None, cache, report)
+                return write_counted_table(path, task, cache, report)
 
-            recipe = {"package": str(code.package), "code": code.digest, "model": self.model}
-            try:
-                return self.registry.install(
-                    name, write, weight=DEPENDENCY_WEIGHT, recipe=recipe, overwrite=not is_new
-                )
-            except UserError:
-                if is_new and self._named(name):
-                    return self.find(code)
-                raise
+            recipe = {"package": str(code.package), "model": self.model}
+            return self.registry.install(self._name_for(code), write, weight=DEPENDENCY_WEIGHT, recipe=recipe)
 
-    def find(self, code: PackageCode) -> Domain | None:
+    def find(self, code: PackageCode) -> NgramTable | None:
         """Find the table of a package; None if there is none that can serve."""
-        domain = self._named(self._name_for(code))
-        return (
-            domain if domain and domain.fault is None and domain.fingerprint == self.options.fingerprint else None
-        )
+        name = self._name_for(code)
+        domain = self.registry.find(name) if name in self.registry.names() else None
+        return domain if domain and domain.fault is None else None
 
     def _name_for(self, code: PackageCode) -> str:
-        """The name of a package's table, with the code's digest or the model where another one has that name."""
-        name = code.package.table_name
-        if (one := self._named(name)) and one.recipe.get("code") != code.digest:
-            name = f"{name[:_MAX_NAME_LENGTH]}-{code.digest[:_DIGITS]}"
-        other = self._named(name)
-        is_taken = other and is_for_another_model(other, self.model, self.options.fingerprint)
-        return name_for_model(name, self.model) if is_taken else name
+        """The name of a package's table: no other code's and no other tokenizer's.
 
-    def _named(self, name: str) -> Domain | None:
-        return self.registry.find(name) if name in self.registry.names() else None
+        Example: npm:@types/node@20.1.0 -> `npm-types-node@20.1.0-1f0c8a5be2d97364`.
+        """
+        package = code.package
+        digest = hashlib.blake2b(f"{package}\0{code.digest}\0{self.options.fingerprint}".encode(), digest_size=8)
+        name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{package.ecosystem}-{package.name}").rstrip("-.")
+        version = re.sub(r"[^A-Za-z0-9._-]+", "-", package.version).strip("-.")
+        return f"{f'{name}@{version}'[:_MAX_NAME_LENGTH]}-{digest.hexdigest()}"
 
 
 def source_files(package: Package) -> Iterator[SourceFile]:

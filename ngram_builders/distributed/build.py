@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import time
 from collections import Counter
@@ -18,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from glob import glob
 from pathlib import Path
-from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
@@ -32,11 +30,10 @@ from ngram_builders.distributed.readers import EXPANSION, is_corpus
 from ngram_builders.distributed.stages import table_path
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders, hash_bits
-from ngram_builders.registry.cleanup import TASKS_ABANDONED_SECONDS, TASKS_PATTERN, is_abandoned
-from ngram_builders.registry.domains import check_name
-from ngram_builders.registry.origin import record_revisions
+from ngram_builders.registry.cleanup import TASKS_PATTERN
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import survey
+from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
@@ -65,17 +62,6 @@ class InputFile:
         return self.size * next((times for end, times in EXPANSION.items() if self.path.endswith(end)), 1)
 
 
-@dataclass(frozen=True, slots=True)
-class StageCost:
-    """What a stage took."""
-
-    stage: str
-    tasks: int
-    cpu_seconds: float  # of all tasks
-    peak_bytes: int  # of the largest worker
-    written_bytes: int
-
-
 def build(
     roots: Sequence[Path],
     domain: str | None,
@@ -88,61 +74,54 @@ def build(
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
     memory: int = DEFAULT_MEMORY,
-    language: str | None = None,
-    skip_damaged: bool = False,
+    selection: Selection = EVERYTHING,
     model: str = "",
     report: ReportProgress = lambda stage, done, total: None,
     cluster: Cluster | None = None,
-) -> tuple[BuildSummary | None, list[StageCost]]:
+) -> BuildSummary:
     """Count folders and corpus files, and install the table: byte for byte the one of the local build.
 
     make_encode is called once in each task that encodes, and is found there by its name: a function of a module,
-    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names. Without a
-    summary, another machine makes the table.
+    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names.
     """
     started = time.perf_counter()
     share_memory(memory)
     cluster = cluster or Cluster()
     folders, corpus = _split_roots(roots)
-    inputs, skipped = _list_inputs(folders, corpus, language, report)
+    inputs, skipped = _list_inputs(folders, corpus, selection, report)
     if not inputs:
         raise no_sources(roots, skipped)
     name = _choose_name(domain, folders, registry, model, fingerprint)
     orders = check_orders(orders)
-    counts = min_count_by_order(orders, min_count)
+    least = min_count_by_order(orders, min_count)
     recipe = {
         "engine": "datatrove",
         "orders": list(orders),
-        "min_count": list(counts.values()),
-        "language": language,
+        "min_count": list(least.values()),
+        **selection.as_recipe(),
         "model": model,
         "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
-        **record_revisions(folders),
     }
-    recipe |= {"skip_damaged": True} if skip_damaged else {}
     size = sum(file.text_bytes for file in inputs)
     plan = Plan(
         **cut(size, len(inputs)),
         orders=orders,
-        min_count=counts,
+        min_count=least,
         vocab_size=vocab_size,
         end_of_text=end_of_text,
         fingerprint=fingerprint,
-        language=language,
-        skip_damaged=skip_damaged,
+        language=selection.language,
     )
     home = registry.domain_folder(name)
     work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
-    _delete_stale(work, name)
     _check_limits(size, plan, work)
     write_plan(work, plan, split_into_shards(inputs, plan.shards))
-    if not run_stages(work, plan, cluster, make_encode, report, memory):
-        return None, []
-    results = {stage: read_stage_results(work, stage) for stage in plan.stages}
-    costs = [_add_up_cost(stage, made) for stage, made in results.items()]
-    for result in (*results["digests"], *results["counts"]):
+    run_stages(work, plan, cluster, make_encode, report, memory)
+    counts = read_stage_results(work, "counts")
+    table = read_stage_results(work, "table")[0]
+    for result in (*read_stage_results(work, "digests"), *counts):
         skipped.update(result["skipped"])
-    tables = [table_path(work, rank) for rank in range(results["table"][0]["files"])]
+    tables = [table_path(work, rank) for rank in range(table["files"])]
     made = registry.install(
         name,
         lambda scratch: _link_tables(tables, scratch),
@@ -152,10 +131,8 @@ def build(
     )
     for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
         shutil.rmtree(old, ignore_errors=True)
-    masked = sum(result["masked"] for result in results["counts"])
-    perplexity = results["table"][0]["perplexity"]
-    summary = BuildSummary.of(made, started, skipped, masked=masked, perplexity=perplexity)
-    return summary, costs
+    masked = sum(result["masked"] for result in counts)
+    return BuildSummary.of(made, started, skipped, masked=masked, perplexity=table["perplexity"])
 
 
 def _split_roots(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -178,11 +155,11 @@ def _split_roots(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _list_inputs(
-    folders: Sequence[Path], corpus: Sequence[Path], language: str | None, report: ReportProgress
+    folders: Sequence[Path], corpus: Sequence[Path], selection: Selection, report: ReportProgress
 ) -> tuple[list[InputFile], Counter[str]]:
     """List all files to count in a stable order, and count the skipped ones by reason."""
     report("survey", 0, 1)
-    surveyed = survey(*folders, language=language)
+    surveyed = survey(*folders, selection=selection)
     inputs = [InputFile(file.path, file.size, file.mtime_ns) for file in surveyed.files]
     inputs += [InputFile(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in corpus]
     report("survey", 1, 1)
@@ -194,7 +171,7 @@ def _choose_name(
 ) -> str:
     """Return the domain's name; by default the first folder's."""
     if domain is not None:
-        return check_name(domain)
+        return registry.check_new_name(domain)
     if not folders:
         raise UserError("the table of a corpus needs a name; give one with --domain")
     return default_name(folders, registry, model, fingerprint)
@@ -227,32 +204,13 @@ def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str
     return paths
 
 
-def _delete_stale(work: Path, name: str) -> None:
-    """Delete what builds of the same table left beside a folder long ago, of inputs that have changed since."""
-    pattern = re.compile(rf"{re.escape(name)}-[0-9a-f]{{16}}\.counting")
-    for old in work.parent.glob(TASKS_PATTERN):
-        if old != work and pattern.fullmatch(old.name) and is_abandoned(old, TASKS_ABANDONED_SECONDS):
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _add_up_cost(stage: str, results: Sequence[Mapping[str, Any]]) -> StageCost:
-    """Add up what a finished stage took."""
-    return StageCost(
-        stage=stage,
-        tasks=len(results),
-        cpu_seconds=sum(result["cpu"] for result in results),
-        peak_bytes=max(result["peak"] for result in results),
-        written_bytes=sum(result["written"] for result in results),
-    )
-
-
 def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
     """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
     tokens = text_bytes / BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
     if (most := (1 << hash_bits(plan.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
         raise UserError(
-            f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart: build several domains"
+            f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart; build several tables"
         )
     folder = next(one for one in (work, *work.parents) if one.exists())
     free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN

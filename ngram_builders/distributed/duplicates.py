@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import U64
 from ngram_builders.distributed.plan import Plan, task_file
-from ngram_builders.table.format import replace_file
+from ngram_builders.scratch import replace_file
 
 _DIGEST_BYTES = 16
 _ROW_BYTES = _DIGEST_BYTES + 4

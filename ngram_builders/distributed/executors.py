@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -34,7 +34,6 @@ from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
 from ngram_builders.distributed.stages import run_task
 from ngram_builders.errors import UserError
 
-_EXECUTORS = ("local", "slurm", "ray")
 _LOCAL_POLL_SECONDS = 0.5
 _ALIVE_SECONDS = 60.0  # between two signs that a build waits for its tasks
 
@@ -43,19 +42,10 @@ _ALIVE_SECONDS = 60.0  # between two signs that a build waits for its tasks
 class Cluster:
     """Where the tasks run."""
 
-    executor: str = "local"
+    executor: str = "local"  # or slurm, or ray
     workers: int = 0  # at once; 0: one per core here, no limit elsewhere
-    share: tuple[int, int] = (1, 1)  # local: which of how many machines with the same folder this one is
-    folder: Path | None = None  # that all machines reach; None: the domain's folder
-    options: Mapping[str, Any] = field(default_factory=dict)  # of datatrove's executor
-
-    def __post_init__(self) -> None:
-        """Refuse what no cluster is."""
-        if self.executor not in _EXECUTORS:
-            raise UserError(f"unknown executor {self.executor!r}; choose one of {', '.join(_EXECUTORS)}")
-        machine, machines = self.share
-        if not 1 <= machine <= machines:
-            raise UserError(f"no machine has the share {machine}/{machines}; count from 1, as in 1/2 and 2/2")
+    folder: Path | None = None  # that all machines reach; None: the table's folder in the registry
+    sbatch: Mapping[str, str] = field(default_factory=dict)  # Slurm's options
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,71 +93,54 @@ def run_stages(
     make_encode: Callable[[], Encode],
     report: ReportProgress,
     memory: int = DEFAULT_MEMORY,
-) -> bool:
-    """Run all tasks that are not finished; False if another machine has the last one."""
+) -> None:
+    """Run all tasks that are not finished."""
     logger.remove()  # datatrove's logs are kept in files
     stages = [StageRunner(stage, tasks, work, make_encode, memory) for stage, tasks in plan.stages.items()]
     if cluster.executor == "slurm":
         with _explain_failure(stages[-1]):
             run_on_slurm(work, stages, lambda stage: make_executor(stage, cluster), report)
-        return True
+        return
     if cluster.executor == "ray":
-        start_ray(cluster.options.get("cpus_per_task", 1), memory)
-    with ExitStack() as stack:
-        pool = stack.enter_context(_start_workers(cluster)) if cluster.executor == "local" else None
-        for number, stage in enumerate(stages):
-            share = select_share(stage.tasks, cluster.share)
-            if not share:
-                continue
-            for before in stages[:number]:
-                while not before.report_finished(report):  # other machines have the rest
-                    time.sleep(_LOCAL_POLL_SECONDS)
-            executor = make_executor(stage, cluster, share)
-            executor.pool = pool
+        start_ray(memory)
+    with _start_workers(cluster) as pool:  # without tasks it starts none
+        for stage in stages:
+            executor = make_executor(stage, cluster)
+            if isinstance(executor, _Local):
+                executor.pool = pool
             with _report_while_running(stage, report), _explain_failure(stage):
                 executor.run()
-            if executor.get_incomplete_ranks(share):
+            if executor.get_incomplete_ranks():
                 raise UserError(f"some tasks of stage {stage.stage} failed; {stage.remedy}")
-    return bool(share)
 
 
-def select_share(tasks: int, share: tuple[int, int]) -> range:
-    """Return the tasks of one of several machines. Example: 5, (1, 2) -> 0, 1, 2; 5, (2, 2) -> 3, 4"""
-    machine, machines = share
-    return range(-(-tasks * (machine - 1) // machines), -(-tasks * machine // machines))
-
-
-def make_executor(stage: StageRunner, cluster: Cluster, share: range | None = None) -> Any:
+def make_executor(stage: StageRunner, cluster: Cluster) -> Any:
     """Make datatrove's executor for one stage."""
-    kind: Any = {"local": _Local, "slurm": SlurmStage, "ray": RayPipelineExecutor}[cluster.executor]
-    arguments: dict[str, Any] = {"pipeline": [stage], "tasks": stage.tasks, "logging_dir": str(stage.logs)}
-    if kind is _Local:
-        share = range(stage.tasks) if share is None else share
-        arguments |= {"local_rank_offset": share.start, "local_tasks": len(share)}
-    options: dict[str, Any] = dict(cluster.options)
-    if kind is RayPipelineExecutor:
-        arguments["mem_per_cpu_gb"] = stage.memory / options.get("cpus_per_task", 1) / 2**30
-    if kind is SlurmStage:
-        # Without the first a stage would wait for ever for one that failed.
-        directives: dict[str, Any] = {"kill-on-invalid-dep": "yes"}
-        directives |= {name: options.pop(name) for name in ("account", "mem") if name in options}
-        arguments |= {
-            "partition": "",
-            "time": "",
-            "job_name": job_name(stage.work, stage.stage),
-            "qos": "",
-            "env_command": f'export PYTHONSAFEPATH=1 PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
-            "sbatch_args": directives,
-            "with_srun": False,  # srun asks the controller, and a job that starts while it is away would fail
-        }
-    try:
-        return kind(**{**arguments, "workers": cluster.workers or -1, **options})
-    except TypeError as error:
-        raise UserError(f"datatrove's {cluster.executor} executor refuses these options: {error}") from error
+    arguments: dict[str, Any] = {
+        "pipeline": [stage],
+        "tasks": stage.tasks,
+        "logging_dir": str(stage.logs),
+        "workers": cluster.workers or -1,
+    }
+    if cluster.executor == "local":
+        return _Local(**arguments)
+    if cluster.executor == "ray":
+        return RayPipelineExecutor(mem_per_cpu_gb=stage.memory / 2**30, **arguments)
+    return SlurmStage(
+        **arguments,
+        partition="",
+        time="",
+        qos="",
+        job_name=job_name(stage.work, stage.stage),
+        env_command=f'export PYTHONSAFEPATH=1 PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
+        # Without the first a stage would wait forever for one that failed.
+        sbatch_args={"kill-on-invalid-dep": "yes", **cluster.sbatch},
+        with_srun=False,  # srun asks the controller, and a job that starts while it is away would fail
+    )
 
 
 class _Local(LocalPipelineExecutor):  # type: ignore[misc]
-    """datatrove's executor of one machine, except that it notices killed workers instead of waiting for ever."""
+    """datatrove's executor of one machine, except that it notices killed workers instead of waiting forever."""
 
     pool: ProcessPoolExecutor | None = None
 
@@ -175,11 +148,9 @@ class _Local(LocalPipelineExecutor):  # type: ignore[misc]
         return {**self.__dict__, "pool": None}  # the pool does not travel to its workers
 
     def run(self) -> None:
-        """Run this machine's unfinished tasks; the first failure cancels those that have not started."""
+        """Run the unfinished tasks; the first failure cancels those that have not started."""
         assert self.pool is not None
-        first = self.local_rank_offset
-        ranks = self.get_incomplete_ranks(range(first, first + self.local_tasks))
-        futures = [self.pool.submit(self.run_quietly, rank) for rank in ranks]
+        futures = [self.pool.submit(self.run_quietly, rank) for rank in self.get_incomplete_ranks()]
         try:
             for future in as_completed(futures):
                 future.result()
@@ -228,7 +199,7 @@ def _explain_failure(stage: StageRunner) -> Iterator[None]:
             raise UserError("Slurm's sbatch is not installed here; run this on a login node") from error
         if isinstance(error, subprocess.CalledProcessError):
             raise UserError(
-                "Slurm refused a job, for the reason that sbatch gives above; see --slurm options"
+                "Slurm refused a job, for the reason that sbatch gives above; see the option --slurm"
             ) from error
         raise UserError(f"a task of stage {stage.stage} failed ({error}); {stage.remedy}") from error
 

@@ -14,10 +14,10 @@ import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.counting.external_merge import FAN_IN
 from ngram_builders.ngrams import order_shift
-from ngram_builders.table.format import replace_file
+from ngram_builders.scratch import replace_file
 
 _PLAN = "plan.msgpack"
-_SHARDS_PER_COMPARISON = 1024  # each of so many shards opens one file more per comparison
+_SHARDS_PER_COMPARISON = 1024  # each of this many shards opens one file more per comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,6 @@ class Plan:
     end_of_text: int
     fingerprint: str  # of the tokenizer
     language: str | None
-    skip_damaged: bool = False  # or damaged rows are an error
     fan_in: int = FAN_IN  # groups that one merge adds up, and files that it opens
     most_files: int = 1  # of the table, whatever is counted; a power of two, at most `parts`
     most_entries: int = 2**32  # of one of them

@@ -1,4 +1,4 @@
-"""A Ray cluster to run tasks on: connected to, or refused where tasks would wait for ever. Knows no tasks."""
+"""A Ray cluster to run tasks on: connected to, or refused where tasks would wait forever. Knows no tasks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _ROOM_SECONDS = 30.0  # for the machines of a cluster that has just started
 _CLIENT_PORT = 10001
 
 
-def start_ray(cpus: float, memory: int) -> None:
-    """Connect to the cluster that RAY_ADDRESS names, or start one here; each task takes so much of a machine."""
+def start_ray(memory: int) -> None:
+    """Connect to the cluster that RAY_ADDRESS names, or start one here; each task takes so many bytes."""
     try:
         import ray
     except ImportError as error:
@@ -30,7 +30,7 @@ def start_ray(cpus: float, memory: int) -> None:
         raise UserError(
             f"Ray does not start: {cause}; check RAY_ADDRESS, and that its version is the same"
         ) from error
-    _wait_for_room(ray, cpus, memory)
+    _wait_for_room(ray, memory)
 
 
 def check_address(address: str) -> None:
@@ -48,18 +48,18 @@ def check_address(address: str) -> None:
         ) from error
 
 
-def _wait_for_room(ray: Any, cpus: float, memory: int) -> None:
+def _wait_for_room(ray: Any, memory: int) -> None:
     """Wait until some machine is large enough for a task, however busy; UserError if none is after a while."""
     ends = time.monotonic() + _ROOM_SECONDS
     while True:
         machines: list[Mapping[str, float]] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         sizes = [(one.get("memory", 0.0), one.get("CPU", 0.0)) for one in machines]
-        if any(size[0] >= memory and size[1] >= cpus for size in sizes):
+        if any(size[0] >= memory and size[1] >= 1 for size in sizes):
             return
         if time.monotonic() > ends:
             largest = max(sizes, default=(0.0, 0.0))
             raise UserError(
-                f"no machine of the Ray cluster has {cpus:g} CPU and {memory / 1e9:.1f} GB for a task; the one "
+                f"no machine of the Ray cluster has 1 CPU and {memory / 1e9:.1f} GB for a task; the one "
                 f"with the most memory has {largest[1]:g} and {largest[0] / 1e9:.1f} GB; add a larger one, or use "
                 "less --memory"
             )

@@ -1,14 +1,14 @@
 """Corpus files -> documents: one per source file, or one per row in JSONL and Parquet. Knows nothing of counting.
 
 A row's text is the field `text`; the field `path`, where there is one, gives the language, and the rules for names
-are those for a file that git tracks. What is damaged is an error that names the place, or is left out and counted.
+are those for a file that git tracks. What is damaged is an error that names the place.
 """
 
 from __future__ import annotations
 
 import gzip
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
@@ -28,7 +28,6 @@ from ngram_builders.sources.name_rules import check_row_path
 
 # File name ending -> about how many bytes of text a byte holds; only used to cut even shards.
 EXPANSION = {".jsonl": 1, ".jsonl.gz": 5, ".jsonl.zst": 5, ".parquet": 3}
-_DAMAGED = "damaged"
 _BATCH_ROWS = 100
 _PIECE_BYTES = 1 << 18
 
@@ -47,17 +46,16 @@ def is_corpus(path: str) -> bool:
     return path.endswith(tuple(EXPANSION))
 
 
-def read_documents(
-    paths: Iterable[str], language: str | None, *, skip_damaged: bool = False
-) -> Iterator[CorpusDocument]:
+def read_documents(paths: Iterable[str], language: str | None) -> Iterator[CorpusDocument]:
     """Read the documents of these files, in order, skipped ones included.
 
     With a language, rows of other languages are skipped, and rows that name none are taken to be in it. What is
-    damaged raises UserError, unless it is to be skipped.
+    damaged raises UserError: of a file that was cut, nobody would notice the missing half.
     """
     for path in paths:
         if is_corpus(path):
-            yield from _read_rows(path, language, skip_damaged)
+            for row in _checked_rows(path):
+                yield _read_row(row, language)
         else:
             yield _read_source(path)
 
@@ -73,18 +71,19 @@ def _read_source(path: str) -> CorpusDocument:
         return CorpusDocument("", language, UNREADABLE)
 
 
-def _read_rows(path: str, language: str | None, skip_damaged: bool) -> Iterator[CorpusDocument]:
-    """Read a file of rows."""
-    for number, row in enumerate(_parse_rows(path), 1):
-        if not isinstance(row, Exception):
-            yield _read_row(row, language)
-        elif skip_damaged:
-            yield CorpusDocument("", None, _DAMAGED)
-        else:
-            raise UserError(
-                f"cannot read row {number} of {path}: {row}; repair the file, or leave out what is damaged with "
-                "--skip-damaged"
-            ) from row
+def _checked_rows(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file; UserError says where it is damaged."""
+    number = 1
+    try:
+        for number, row in enumerate(_parse_rows(path), 1):
+            if not isinstance(row, dict):
+                raise ValueError("it holds no JSON object")
+            yield row
+            number += 1
+    except UserError:
+        raise
+    except Exception as error:  # the libraries raise whatever they do
+        raise UserError(f"cannot read row {number} of {path}: {error}; repair or leave out that file") from error
 
 
 def _read_row(row: dict[str, Any], language: str | None) -> CorpusDocument:
@@ -111,36 +110,15 @@ def _make_document(data: bytes, path: str, language: str | None) -> CorpusDocume
     return CorpusDocument(text, language, reason, text_digest(data if reason else text.encode()))
 
 
-def _parse_rows(path: str) -> Iterator[dict[str, Any] | Exception]:
-    """Yield the rows of a file, or what is wrong in their place; where reading ends early, that comes last."""
-    try:
-        if path.endswith(".parquet"):
-            yield from _read_parquet(path)
-            return
+def _parse_rows(path: str) -> Iterator[Any]:
+    """Yield what stands in each row of a file."""
+    if path.endswith(".parquet"):
+        with _import("pyarrow.parquet", path).ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                yield from batch.to_pylist()
+    else:
         parse = _import("orjson", path).loads
-        for line in _split_lines(_decompress(path)):
-            if line and not line.isspace():
-                yield _parse_row(parse, line)
-    except UserError:
-        raise
-    except Exception as error:  # the libraries raise whatever they do
-        yield error
-
-
-def _parse_row(parse: Callable[[bytes], Any], line: bytes) -> dict[str, Any] | Exception:
-    """Parse a line; what is wrong with it if it holds no row."""
-    try:
-        row = parse(line)
-    except ValueError as error:
-        return error
-    return row if isinstance(row, dict) else ValueError("it holds no JSON object")
-
-
-def _read_parquet(path: str) -> Iterator[dict[str, Any]]:
-    """Read the rows of a Parquet file."""
-    with _import("pyarrow.parquet", path).ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-            yield from batch.to_pylist()
+        yield from (parse(line) for line in _split_lines(_decompress(path)) if line and not line.isspace())
 
 
 def _decompress(path: str) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from datatrove.executor import SlurmPipelineExecutor
 
 from ngram_builders.counting.tokenize import ReportProgress
 from ngram_builders.errors import UserError
-from ngram_builders.programs import AWAY, find_program
+from ngram_builders.programs import NEUTRAL_CWD, find_program
 from ngram_builders.registry.locks import hold_lock
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _check_hopeful(queue: Sequence[Job]) -> None:
         numbers = " ".join(dict.fromkeys(job.number for job in queue))
         raise UserError(
             f"Slurm will not start job {hopeless[0].number}: {hopeless[0].reason}; run: scancel {numbers}, "
-            "and then the same command with other --slurm options"
+            "and then the same command with another --slurm option"
         )
 
 
@@ -153,7 +153,7 @@ def _read_queue(names: Sequence[str]) -> list[Job]:
     command = [squeue, "--noheader", "--format=%F|%T|%r|%j", f"--name={','.join(names)}"]
     try:
         result = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=AWAY, timeout=_SQUEUE_SECONDS
+            command, capture_output=True, text=True, check=False, cwd=NEUTRAL_CWD, timeout=_SQUEUE_SECONDS
         )
     except subprocess.TimeoutExpired as error:
         raise _QueueUnknown("it does not answer") from error

@@ -17,12 +17,8 @@ Dimensions: G n-grams.
 
 from __future__ import annotations
 
-import re
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +28,7 @@ from ngram_builders.arrays import Ints
 from ngram_builders.build import DUPLICATE
 from ngram_builders.counting.external_merge import NgramCounter, merge_in_pieces
 from ngram_builders.counting.memory import DEFAULT_MEMORY, MemoryLimits, share_memory
-from ngram_builders.counting.stored_run import RECORD_BYTES, read_ranges, write_run
+from ngram_builders.counting.stored_run import read_ranges, write_run
 from ngram_builders.counting.tokenize import Encode
 from ngram_builders.distributed.duplicates import find_duplicates, find_new, write_digests
 from ngram_builders.distributed.plan import (
@@ -46,7 +42,7 @@ from ngram_builders.distributed.plan import (
 )
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import Run, prune, stream
+from ngram_builders.ngrams import Run, prune, with_boundaries
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
 from ngram_builders.table.reader import Table
@@ -62,35 +58,20 @@ def run_task(
     stage: str, rank: int, work: Path, make_encode: Callable[[], Encode], memory: int = DEFAULT_MEMORY
 ) -> dict[str, Any]:
     """Run one task, and store and return its result; make_encode is called where texts are encoded."""
-    started = time.process_time()
     plan, limits = read_plan(work), share_memory(memory)
+    result: dict[str, Any] = {}
     if stage == "digests":
         result = _digest_shard(work, plan, rank)
     elif stage == "duplicates":
         find_duplicates(work, plan, rank, limits.piece_records)
-        result = {"written": task_file(work, stage, rank).stat().st_size}
     elif stage == "counts":
         result = _count_shard(work, plan, rank, make_encode(), limits)
     elif stage == "table":
         result = _write_table(work, plan, rank, limits)
     else:
         result = _merge(work, plan, [one.stage for one in plan.rounds].index(stage), rank, limits)
-    result |= {"cpu": time.process_time() - started, "peak": peak_memory()}
     write_record(result_file(work, stage, rank), result)
     return result
-
-
-def peak_memory() -> int:
-    """Return the most bytes that this process ever held; 0 where the system does not say."""
-    with suppress(OSError, TypeError):
-        # On Linux `getrusage` may give the peak of the process that started this one.
-        peak = re.search(r"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-        return int(peak[1]) * 1024  # type: ignore[index]
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
@@ -106,7 +87,7 @@ def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     distinct = write_digests(work, rank, digests, numbers)
     if distinct < len(digests):
         skipped[DUPLICATE] += len(digests) - distinct
-    return {"skipped": dict(skipped), "written": task_file(work, "digests", rank).stat().st_size}
+    return {"skipped": dict(skipped)}
 
 
 def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: MemoryLimits) -> dict[str, Any]:
@@ -123,7 +104,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         if document.skip_reason is None and document.digest == new.get(number)
     )
     for batch in _batch(unchanged):
-        ids = [stream(ids, plan.end_of_text) for ids in encode([document.text for document in batch])]
+        ids = [with_boundaries(ids, plan.end_of_text) for ids in encode([document.text for document in batch])]
         counter.add(ids)
         streams = dict(zip((document.digest for document in batch), ids, strict=True))
         sample = _take_sample(sample | streams)
@@ -132,7 +113,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         masked += sum(len(find_masked_lines(document.text)) for document in batch)
         languages.update(document.language for document in batch if document.language is not None)
     _write_texts(work, "counts", rank, sample, texts)
-    ngrams = write_run(task_file(work, "counts", rank), counter.runs(), plan.starts_of(0, rank))
+    write_run(task_file(work, "counts", rank), counter.runs(), plan.starts_of(0, rank))
     skipped = {DUPLICATE: duplicates, _CHANGED: len(new) - files}
     return {
         "skipped": {reason: number for reason, number in skipped.items() if number},
@@ -140,7 +121,6 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
         "masked": masked,
         "tokens": counter.tokens,
         "languages": dict(languages),
-        "written": ngrams * RECORD_BYTES,
     }
 
 
@@ -164,7 +144,7 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
 
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
     entries = write_run(task_file(work, now.stage, rank), pieces, plan.starts_of(number, rank))
-    return {**facts, "entries": entries, "written": entries * RECORD_BYTES}
+    return {**facts, "entries": entries}
 
 
 def _recall(work: Path, stage: str, rank: int, error: FileNotFoundError) -> dict[str, Any]:
@@ -217,7 +197,7 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
     facts = read_record(result_file(work, last.stage, 0))
     files = plan.count_files(facts["entries"])
     if rank >= files:
-        return {"files": files, "perplexity": {}, "written": 0}
+        return {"files": files, "perplexity": {}}
     if not rank:
         _remove_added_up(work, plan, len(plan.rounds) - 1, 0)
     sample, texts = _read_texts(work, last.stage, 0)
@@ -230,7 +210,7 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
                 yield from merge_in_pieces([run], plan.vocab_size, limits.piece_records)
 
     path = table_path(work, rank)
-    summary = write_table(
+    write_table(
         path,
         pieces(),
         fingerprint=plan.fingerprint,
@@ -243,9 +223,9 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
         texts=_sort_texts(texts, plan) if is_searched else None,
     )
     streams = sample.values() if files == 1 else ()  # one file alone would predict little
-    table = Table.open(path, stays_mapped=True)
+    table = Table.open(path)
     perplexity = measure_perplexity(table.columns, streams, plan.orders, release=table.release_pages)
-    return {"files": files, "perplexity": perplexity, "written": summary.size}
+    return {"files": files, "perplexity": perplexity}
 
 
 def table_path(work: Path, rank: int) -> Path:
@@ -273,7 +253,7 @@ def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
 
 def _read_shard(work: Path, plan: Plan, rank: int) -> Iterator[CorpusDocument]:
     """Read the documents of a shard."""
-    yield from read_documents(read_shard_paths(work, rank), plan.language, skip_damaged=plan.skip_damaged)
+    yield from read_documents(read_shard_paths(work, rank), plan.language)
 
 
 def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]]:

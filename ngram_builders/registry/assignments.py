@@ -18,11 +18,11 @@ An assignment to a language adds and does not replace: no shared table knows as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from ngram_builders.registry.domains import Domain, is_weight, read_record
+from ngram_builders.registry.domains import NgramTable, is_weight, read_record
 from ngram_builders.sources.language_ids import (
     DATA_LANGUAGES,
     LANGUAGE_BY_EXTENSION,
@@ -31,9 +31,11 @@ from ngram_builders.sources.language_ids import (
 )
 
 _FORMAT = 2
+_KINDS = ("workspaces", "languages", "dependencies", "additions")
 KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES])
 
 Assignment = tuple[tuple[str, float], ...]  # names of domains with weights
+_Folder = TypeVar("_Folder", str, Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,13 @@ class Assignments:
     dependencies: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the project
     additions: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
 
+    def by_kind(self) -> dict[str, Mapping[str, Assignment]]:
+        """All four by their names."""
+        return {kind: getattr(self, kind) for kind in _KINDS}
+
     def names(self) -> frozenset[str]:
-        """Every domain that is assigned anywhere."""
-        kinds = (self.workspaces, self.languages, self.dependencies, self.additions)
+        """Every table that is assigned anywhere."""
+        kinds = self.by_kind().values()
         return frozenset(name for kind in kinds for assignment in kind.values() for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
@@ -61,9 +67,8 @@ class Assignments:
         def existing(assignments: Mapping[str, Assignment]) -> dict[str, Assignment]:
             return {folder: given for folder, given in assignments.items() if Path(folder).is_dir()}
 
-        folders = (existing(kind) for kind in (self.workspaces, self.dependencies, self.additions))
-        workspaces, dependencies, additions = folders
-        return Assignments(workspaces, self.languages, dependencies, additions)
+        by_folder = {kind: existing(users) for kind, users in self.by_kind().items() if kind != "languages"}
+        return replace(self, **by_folder)
 
     def with_alias(self, name: str, alias: str) -> Assignments:
         """The same with a second name for a domain; whichever exists serves."""
@@ -78,23 +83,15 @@ class Assignments:
                 for user, assignment in assignments.items()
             }
 
-        kinds = (self.workspaces, self.languages, self.dependencies, self.additions)
-        return Assignments(*map(renamed, kinds))
+        return Assignments(**{kind: renamed(users) for kind, users in self.by_kind().items()})
 
     def to_record(self) -> dict[str, Any]:
-        """The values to store."""
-        return {
-            "format": _FORMAT,
-            "workspaces": _as_lists(self.workspaces),
-            "languages": _as_lists(self.languages),
-            "dependencies": _as_lists(self.dependencies),
-            "additions": _as_lists(self.additions),
-        }
+        """The values to store: as msgpack holds them, sorted, empty ones left out."""
 
+        def stored(assignments: Mapping[str, Assignment]) -> dict[str, list[list[str | float]]]:
+            return {user: list(map(list, given)) for user, given in sorted(assignments.items()) if given}
 
-def _as_lists(assignments: Mapping[str, Assignment]) -> dict[str, list[list[str | float]]]:
-    """As msgpack holds them, sorted, empty ones left out."""
-    return {user: [list(pair) for pair in given] for user, given in sorted(assignments.items()) if given}
+        return {"format": _FORMAT, **{kind: stored(users) for kind, users in self.by_kind().items()}}
 
 
 def read_assignments(file: Path) -> Assignments:
@@ -103,12 +100,9 @@ def read_assignments(file: Path) -> Assignments:
         record = read_record(file)
     except (FileNotFoundError, NotADirectoryError):
         return Assignments()
-    if "format" not in record:  # before there were assignments to languages
-        return Assignments(_parse(record))
     if record["format"] != _FORMAT:
         raise ValueError(record["format"])
-    later = (record.get(kind, {}) for kind in ("dependencies", "additions"))  # earlier versions recorded none
-    return Assignments(_parse(record["workspaces"]), _parse(record["languages"]), *map(_parse, later))
+    return Assignments(**{kind: _parse(record[kind]) for kind in _KINDS})
 
 
 def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
@@ -123,67 +117,80 @@ def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
     return assignments
 
 
+class Choice(NamedTuple):
+    """With which weight a table serves a file, and why."""
+
+    weight: float
+    reason: str
+
+
 def domains_for(
-    assignments: Assignments, domains: Mapping[str, Domain], file: Path | None, language: str | None
-) -> list[tuple[Domain, float]]:
+    assignments: Assignments, domains: Mapping[str, NgramTable], file: Path | None, language: str | None
+) -> list[tuple[NgramTable, float]]:
     """Return the domains for a file, by the rule above. A file without a path has its language only."""
+    choices = choices_for(assignments, domains, file, language)
+    return [(domains[name], choice.weight) for name, choice in choices.items()]
+
+
+def choices_for(
+    assignments: Assignments, domains: Mapping[str, NgramTable], file: Path | None, language: str | None
+) -> dict[str, Choice]:
+    """Return the names of the domains for a file, each with the last reason, which decides its weight."""
+    choices: dict[str, Choice] = {}
     workspace = None if file is None else _innermost(assignments.workspaces, file)
     if workspace is not None:
-        weights: Mapping[str, float] = dict(assignments.workspaces[workspace])
+        choices |= _choices(assignments.workspaces[workspace], f"chosen for {workspace}")
     else:
+        choices |= _built_around(domains, file)
         project = None if file is None else _innermost(assignments.dependencies, file)
-        weights = {
-            **_built_around(domains, file),
-            **dict(assignments.dependencies[project] if project is not None else ()),
-            **dict(_assigned_to(assignments.languages, language)),
-        }
-    weights = {**weights, **_added_around(assignments.additions, file, workspace)}
-    return [
-        (domains[name], weight)
-        for name, weight in weights.items()
-        if name in domains and _can_serve(domains[name], language)
-    ]
+        if project is not None:
+            choices |= _choices(assignments.dependencies[project], f"{project} depends on it")
+        name = _assigned_language(assignments.languages, language)
+        choices |= _choices(assignments.languages.get(name, ()), f"chosen for {name} files")
+    for folder in _added_around(assignments.additions, file, workspace):
+        choices |= _choices(assignments.additions[folder], f"added to {folder}")
+    return {
+        name: choice for name, choice in choices.items() if name in domains and _can_serve(domains[name], language)
+    }
 
 
-def _added_around(additions: Mapping[str, Assignment], file: Path | None, within: str | None) -> dict[str, float]:
-    """What was added to folders around a file, inside of one folder if there is a choice for that one."""
+def _choices(assignment: Assignment, reason: str) -> dict[str, Choice]:
+    """What is assigned, for one reason."""
+    return {name: Choice(weight, reason) for name, weight in assignment}
+
+
+def _added_around(additions: Iterable[str], file: Path | None, within: str | None) -> list[str]:
+    """The folders around a file that something was added to, outermost first; only in one that has a choice."""
     if file is None:
-        return {}
+        return []
     around = [
         f for f in additions if file.is_relative_to(f) and (within is None or Path(f).is_relative_to(within))
     ]
-    return {name: w for folder in sorted(around, key=len) for name, w in additions[folder]}
+    return sorted(around, key=len)
 
 
-def _innermost(workspaces: Iterable[str], file: Path) -> str | None:
+def _innermost(folders: Iterable[_Folder], file: Path) -> _Folder | None:
     """The deepest of these folders that a file lies in."""
-    around = [workspace for workspace in workspaces if file.is_relative_to(workspace)]
-    return max(around, key=lambda workspace: len(Path(workspace).parts), default=None)
+    around = [folder for folder in folders if file.is_relative_to(folder)]
+    return max(around, key=lambda folder: len(Path(folder).parts), default=None)
 
 
-def _built_around(domains: Mapping[str, Domain], file: Path | None) -> dict[str, float]:
+def _built_around(domains: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
     """What was built from folders around a file, innermost first."""
-    depths = {name: _root_depth(domain, file) for name, domain in domains.items()}
-    names = sorted((name for name in depths if depths[name]), key=lambda name: (-depths[name], name))
-    return {name: domains[name].weight for name in names}
+    roots = {name: root for name, domain in domains.items() if file and (root := _innermost(domain.roots, file))}
+    names = sorted(roots, key=lambda name: (-len(roots[name].parts), name))
+    return {name: Choice(domains[name].weight, f"built from {roots[name]}") for name in names}
 
 
-def _root_depth(domain: Domain, file: Path | None) -> int:
-    """How deep the innermost of the domain's roots around a file lies; 0 if none is."""
-    if file is None:
-        return 0
-    return max((len(root.parts) for root in domain.roots if file.is_relative_to(root)), default=0)
-
-
-def _assigned_to(languages: Mapping[str, Assignment], language: str | None) -> Assignment:
-    """What is assigned to a language or, without an assignment of its own, to a similar one."""
+def _assigned_language(languages: Mapping[str, Assignment], language: str | None) -> str:
+    """The language or, where nothing is assigned to it, a similar one that something is assigned to."""
     if language is None:
-        return ()
+        return ""
     alike = [language, *sorted(related_languages(language))]
-    return next((languages[name] for name in alike if languages.get(name)), ())
+    return next((name for name in alike if languages.get(name)), language)
 
 
-def _can_serve(domain: Domain, language: str | None) -> bool:
+def _can_serve(domain: NgramTable, language: str | None) -> bool:
     """Whether a domain has no fault, and code in a language like this one."""
     if domain.fault is not None:
         return False

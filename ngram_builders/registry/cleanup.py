@@ -28,20 +28,18 @@ from ngram_builders.registry.locks import hold_lock, is_running
 from ngram_builders.scratch import read_writer
 
 BUILD_LOCK = ".building"  # held by a build in its domain's folder
-_ASIDE = ".aside"  # where unreadable domains are kept
 TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
-TASKS_ABANDONED_SECONDS = 7 * 24 * 3600.0  # without a change: its jobs may wait in a queue for days
+_TASKS_ABANDONED_SECONDS = 7 * 24 * 3600.0  # without a change: its jobs may wait in a queue for days
 _ABANDONED_SECONDS = 24 * 3600.0  # without a change, for a scratch file or an unfinished build
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that is not needed, or cannot be read."""
+    """Something that is not needed."""
 
     path: Path
     reason: str
     size: int  # bytes
-    aside: Path | None = None  # where it is moved instead of being deleted
 
 
 def find_leftovers(folder: Path) -> Iterator[Leftover]:
@@ -50,22 +48,17 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
         if not has_index(home):
             has_tasks = any(home.glob(TASKS_PATTERN))
-            seconds = TASKS_ABANDONED_SECONDS if has_tasks else _ABANDONED_SECONDS
-            if is_abandoned(home, seconds) and not _is_building(home):
+            seconds = _TASKS_ABANDONED_SECONDS if has_tasks else _ABANDONED_SECONDS
+            if _is_abandoned(home, seconds) and not _is_building(home):
                 yield Leftover(home, "token cache of a table that was removed or never finished", total_size(home))
             continue
         try:
             current = parse_index(home, read_record(home / INDEX_FILE)).paths
-        except PermissionError:
-            continue  # nobody knows what is in it
         except PARSE_ERRORS:
-            if not _is_building(home):
-                aside = folder / _ASIDE / f"{home.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-                yield Leftover(home, "its index cannot be read", total_size(home), aside)
-            continue
+            continue  # nobody knows what it needs; `ngrams list` tells of it
         yield from _scratch_files(home)
         for tasks in sorted(home.glob(TASKS_PATTERN)):
-            if is_abandoned(tasks, TASKS_ABANDONED_SECONDS) and not _is_building(home):
+            if _is_abandoned(tasks, _TASKS_ABANDONED_SECONDS) and not _is_building(home):
                 yield Leftover(tasks, "an abandoned distributed build", total_size(tasks))
         for old in sorted(home.glob(TABLE_PATTERN)):
             if old not in current:
@@ -80,15 +73,13 @@ def _scratch_files(folder: Path) -> Iterator[Leftover]:
             yield Leftover(file, "unfinished file of a process that has ended", total_size(file))
 
 
-def is_abandoned(home: Path, seconds: float) -> bool:
+def _is_abandoned(home: Path, seconds: float) -> bool:
     """Whether nothing in a folder has changed for so long."""
     return all(_age(path) > seconds for path in chain([home], home.rglob("*")))
 
 
 def _is_building(home: Path) -> bool:
     """Whether a build is running in a domain's folder."""
-    if len(list(home.glob(".*.tmp"))) > len(list(_scratch_files(home))):
-        return True
     if not (home / BUILD_LOCK).exists():
         return False
     try:
@@ -116,11 +107,8 @@ def total_size(path: Path) -> int:
 
 
 def remove_leftover(leftover: Leftover) -> None:
-    """Delete a leftover, or move it aside; OSError if the system does not allow it."""
-    if leftover.aside is not None:
-        leftover.aside.parent.mkdir(mode=0o700, exist_ok=True)
-        leftover.path.rename(leftover.aside)
-    elif leftover.path.is_dir():
+    """Delete a leftover; OSError if the system does not allow it."""
+    if leftover.path.is_dir():
         shutil.rmtree(leftover.path)
     else:
         leftover.path.unlink()

@@ -21,7 +21,8 @@ import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.origin import is_time
-from ngram_builders.table.format import TableError, TableSummary, replace_file
+from ngram_builders.scratch import replace_file
+from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table
 
 DEFAULT_WEIGHT = 0.7  # of a personal table among others; measured from 0.5 to 0.9, flat around this
@@ -41,7 +42,7 @@ _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.I
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Domain:
+class NgramTable:
     """One domain, as its index describes it."""
 
     name: str
@@ -98,6 +99,11 @@ def is_name(name: str) -> bool:
 def is_weight(weight: float) -> bool:
     """Whether a number, which may be NaN, can weigh a domain."""
     return 0 < weight <= 1
+
+
+def trust(weight: float) -> float:
+    """How far what only tables of this total weight know is believed. Example: 0.07 -> 0.1"""
+    return min(1.0, weight / DEFAULT_WEIGHT)
 
 
 def check_weight(weight: float) -> float:
@@ -166,7 +172,7 @@ def has_index(home: Path) -> bool:
         return True
 
 
-def read_domain(home: Path) -> Domain | None:
+def read_domain(home: Path) -> NgramTable | None:
     """Read a domain's index; None without one, whatever else is wrong becomes the domain's fault.
 
     A build may replace the table after the index was read: then the index is read again.
@@ -180,7 +186,7 @@ def read_domain(home: Path) -> Domain | None:
     return domain
 
 
-def _read_once(home: Path) -> Domain | None:
+def _read_once(home: Path) -> NgramTable | None:
     """A domain as its index and its table are now."""
     try:
         domain = parse_index(home, read_record(home / INDEX_FILE))
@@ -190,7 +196,7 @@ def _read_once(home: Path) -> Domain | None:
         fault = (
             f"its index {home / INDEX_FILE} cannot be read; run: spd-lsp build-ngrams REPO --domain {home.name}"
         )
-        return Domain(name=home.name, path=home / "table.ngt", fault=fault)
+        return NgramTable(name=home.name, path=home / "table.ngt", fault=fault)
     try:
         for path in domain.paths:
             Table.open(path)
@@ -202,13 +208,13 @@ def _read_once(home: Path) -> Domain | None:
     return domain
 
 
-def parse_index(home: Path, facts: Mapping[str, Any]) -> Domain:
+def parse_index(home: Path, facts: Mapping[str, Any]) -> NgramTable:
     """An index as a domain; raises one of PARSE_ERRORS if it is invalid."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
     others = [[str(name) for name in facts.get(kind, ())] for kind in ("partitions", "segments")]
     if not (all(map(is_name, [table, *others[0], *others[1]])) and is_weight(weight) and is_time(built)):
         raise ValueError(table, others, weight, built)
-    return Domain(
+    return NgramTable(
         name=home.name,
         path=home / table,
         partitions=tuple(home / name for name in others[0]),

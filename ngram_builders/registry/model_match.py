@@ -11,13 +11,14 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.origin import read_origin
+from ngram_builders.sources.rules.selection import Selection
 
 _MAX_NAME_LENGTH = 62  # of a name that is made up here
 
 
-def _recorded_model(domain: Domain) -> str:
+def _recorded_model(domain: NgramTable) -> str:
     """The model that a table was built for, "" if that was not recorded."""
     return str(domain.recipe.get("model") or "")
 
@@ -27,18 +28,18 @@ def _short_name(model: str) -> str:
     return Path(model).name or model
 
 
-def model_label(domain: Domain) -> str:
+def model_label(domain: NgramTable) -> str:
     """The model or at least the tokenizer that a table was built for."""
     model = _recorded_model(domain) or read_origin(domain.recipe).model
     return _short_name(model) or f"tokenizer {domain.fingerprint}"
 
 
-def is_for_another_model(domain: Domain, model: str, fingerprint: str) -> bool:
+def is_for_another_model(domain: NgramTable, model: str, fingerprint: str) -> bool:
     """Whether a table was built for another model, with another tokenizer."""
     return domain.fingerprint != fingerprint and _recorded_model(domain) not in ("", model)
 
 
-def covering_domains(domains: Iterable[Domain], other: Domain) -> list[str]:
+def covering_domains(domains: Iterable[NgramTable], other: NgramTable) -> list[str]:
     """Names of usable domains that together have all sources of another; none if a source is missing.
 
     An imported domain has no sources; any other imported one covers it.
@@ -50,7 +51,7 @@ def covering_domains(domains: Iterable[Domain], other: Domain) -> list[str]:
     return list(dict.fromkeys(name for names in around for name in names)) if all(around) else []
 
 
-def mismatch_message(domain: Domain, model: str) -> str:
+def mismatch_message(domain: NgramTable, model: str) -> str:
     """Say that a model cannot use a table, and how to build one that it can use. model: as the user names it."""
     recorded, short = _recorded_model(domain), _short_name(model)
     built_for = f"an earlier tokenizer of {short}" if recorded == model else model_label(domain)
@@ -60,15 +61,14 @@ def mismatch_message(domain: Domain, model: str) -> str:
     return f"n-gram table {domain.name} was built for {built_for}, and {short} has another tokenizer; {remedy}"
 
 
-def _remedy(domain: Domain, model: str) -> str:
+def _remedy(domain: NgramTable, model: str) -> str:
     """The command that makes a table for a model; one that serves another model is kept beside it."""
     if "imported" in domain.recipe:
         return f"import one built with {model}, or run: spd-lsp ngrams remove {domain.name}"
     if _recorded_model(domain) not in ("", model) and domain.roots:
         roots = " ".join(shlex.quote(str(root)) for root in domain.roots)
-        language = domain.recipe.get("language")
-        only = f" --language {language}" if language else ""
-        return f"run: spd-lsp build-ngrams {roots}{only} --model {shlex.quote(model)}"
+        options = "".join(f" {option}" for option in Selection.of(domain.recipe).as_options())
+        return f"run: spd-lsp build-ngrams {roots}{options} --model {shlex.quote(model)}"
     return f"run: spd-lsp ngrams rebuild {domain.name} --model {shlex.quote(model)}"
 
 

@@ -22,6 +22,8 @@ from ngram_builders.registry.assignments import (
     KNOWN_LANGUAGES,
     Assignment,
     Assignments,
+    Choice,
+    choices_for,
     domains_for,
     read_assignments,
 )
@@ -37,7 +39,7 @@ from ngram_builders.registry.domains import (
     DEFAULT_WEIGHT,
     INDEX_FILE,
     PARSE_ERRORS,
-    Domain,
+    NgramTable,
     check_name,
     check_weight,
     file_stamp,
@@ -46,7 +48,6 @@ from ngram_builders.registry.domains import (
     make_index,
     move_table,
     read_domain,
-    read_record,
     table_name,
     write_record,
 )
@@ -58,7 +59,7 @@ from ngram_builders.table.reader import Table
 
 BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
 _ASSIGNMENTS_FILE = "workspaces.msgpack"
-_BUSY_TIMEOUT = 5.0  # seconds that a rename waits for a build
+_BUSY_TIMEOUT = 5.0  # seconds that a removal waits for a build
 _SNAPSHOT_ATTEMPTS = 5  # at reading everything between two writes
 
 
@@ -67,7 +68,7 @@ class _Snapshot:
     """The registry's state at one generation."""
 
     generation: Hashable
-    domains: dict[str, Domain]
+    domains: dict[str, NgramTable]
     assignments: Assignments
 
 
@@ -92,10 +93,10 @@ class Registry:
         overwrite: bool = True,
         kept: Sequence[Path] = (),
         partitions: Sequence[Callable[[Path], TableSummary]] = (),
-    ) -> Domain:
+    ) -> NgramTable:
         """Write a table and make it the domain's current one; the old one serves until then.
 
-        recipe is kept as `Domain.recipe`: the build's options, in values that msgpack can hold. Without overwrite
+        recipe, the build's options in values that msgpack can hold, is kept with the table. Without overwrite
         UserError is raised if the domain exists by then. kept: the base and the segments to which the new file is
         added as a segment; the summary is then of all of them. partitions: write the other files of a base.
         """
@@ -106,7 +107,7 @@ class Registry:
         try:
             summary, *_ = [write(scratch) for write, scratch in zip(writes, scratches, strict=True)]
             for scratch in scratches:
-                Table.open(scratch, stays_mapped=True).verify_checksums()  # what others made is verified before
+                Table.open(scratch).verify_checksums()  # what others made is verified before
             tables = [home / table_name(scratch) for scratch in scratches]
             with self._writing():
                 if not overwrite:
@@ -126,15 +127,6 @@ class Registry:
                     scratch.unlink()
         return self.find(name)
 
-    def record_recipe(self, domain: Domain, recipe: Mapping[str, Any]) -> Domain:
-        """Replace what is recorded of how a domain's table was built; the table stays."""
-        if domain.recipe == recipe:
-            return domain
-        index = self.folder / domain.name / INDEX_FILE
-        with self._writing():
-            write_record(index, {**read_record(index), "recipe": dict(recipe)})
-        return self.find(domain.name)
-
     def domain_folder(self, name: str) -> Path:
         """A domain's folder, created if it is missing: its table, its index, and what builds keep beside them."""
         return self._create_folder(check_name(name))
@@ -153,19 +145,6 @@ class Registry:
                 raise _gone(name)
             yield home
 
-    @contextmanager
-    def _between_builds(self, name: str) -> Iterator[None]:
-        """Keep builds of a domain waiting; UserError if one is running, whose table would be lost or come back."""
-        with ExitStack() as stack:
-            with suppress(OSError):  # where nothing can be written, nothing is built
-                try:
-                    stack.enter_context(hold_lock(self.folder / name / BUILD_LOCK, _BUSY_TIMEOUT))
-                except UserError as error:
-                    raise UserError(f"n-gram table {name} is being built; try again when that is done") from error
-            if os.name == "nt":
-                stack.close()  # nothing that is open can be moved there
-            yield
-
     def names(self) -> list[str]:
         """The folders that have an index."""
         try:
@@ -174,11 +153,11 @@ class Registry:
             return []
         return [name for name in entries if is_name(name) and has_index(self.folder / name)]
 
-    def domains(self) -> list[Domain]:
+    def domains(self) -> list[NgramTable]:
         """Every domain by name, those with a fault included."""
         return [domain for name in self.names() if (domain := read_domain(self.folder / name))]
 
-    def find(self, name: str) -> Domain:
+    def find(self, name: str) -> NgramTable:
         """The domain of that name; UserError if there is none."""
         check_name(name)
         domain = read_domain(self.folder / name) if name in self.names() else None
@@ -187,6 +166,13 @@ class Registry:
             raise UserError(f"no n-gram table is named {name!r} (known: {known}); run: spd-lsp build-ngrams REPO")
         return domain
 
+    def check_new_name(self, name: str) -> str:
+        """Return the name if a domain can be made with it, or has it already."""
+        if check_name(name).lower() in KNOWN_LANGUAGES and name not in self.names():
+            remedy = f"choose another name, such as --domain {name}-code"
+            raise UserError(f"{name!r} is a language, and built-in tables are named after languages; {remedy}")
+        return name
+
     def check_free(self, name: str, remedy: str = "") -> None:
         """Refuse the name of a domain that exists."""
         if name in self.names():
@@ -194,9 +180,16 @@ class Registry:
             raise UserError(f"an n-gram table named {name} exists already; {remedy}")
 
     def remove(self, name: str) -> None:
-        """Delete a domain, its tables and its assignments."""
+        """Delete a domain, its tables and its assignments; UserError during a build, which would bring it back."""
         self.find(name)
-        with self._between_builds(name), self._writing():
+        try:
+            with hold_lock(self.folder / name / BUILD_LOCK, _BUSY_TIMEOUT):
+                pass  # Windows deletes nothing that is open
+        except UserError as error:
+            raise UserError(f"n-gram table {name} is being built; try again when that is done") from error
+        except OSError:
+            pass  # where nothing can be written, nothing is built
+        with self._writing():
             self._delete(name)
 
     def _delete(self, name: str) -> None:
@@ -205,22 +198,6 @@ class Registry:
         assignments = self.assignments()
         self._write_assignments(assignments.only(assignments.names() - {name}))
         shutil.rmtree(self.folder / name, ignore_errors=True)  # `prune` deletes what Windows still maps
-
-    def rename(self, old: str, new: str) -> Domain:
-        """Rename a domain; its assignments follow. A crash leaves it under one of the two names."""
-        self.find(old)
-        check_name(new)
-        with self._between_builds(old), self._writing():
-            self.check_free(new)
-            before = self.assignments().only(self.assignments().names() - {new})
-            self._write_assignments(before.with_alias(old, new))
-            try:
-                (self.folder / old).rename(self.folder / new)
-            except OSError:
-                self._write_assignments(before)
-                raise
-            self._write_assignments(before.with_alias(old, new).only(before.names() - {old} | {new}))
-        return self.find(new)
 
     # --- what serves a file -----------------------------------------------------------------------------------
 
@@ -278,13 +255,18 @@ class Registry:
             file.replace(file.with_name(f"{_ASSIGNMENTS_FILE}.bad"))
         write_record(file, assignments.to_record())
 
-    def domains_for(self, file: Path | None, language: str | None) -> list[tuple[Domain, float]]:
+    def domains_for(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
         """The domains for a file with their weights, by the rule of `ngram_builders.registry.assignments`.
 
         While nothing is rebuilt this costs no more than generation().
         """
         state = self._read_snapshot()
         return domains_for(state.assignments, state.domains, None if file is None else file.resolve(), language)
+
+    def choices_for(self, file: Path, language: str | None) -> dict[str, Choice]:
+        """The same by name, with why each of them serves the file."""
+        state = self._read_snapshot()
+        return choices_for(state.assignments, state.domains, file.resolve(), language)
 
     def _read_snapshot(self) -> _Snapshot:
         """The registry's state as of one moment, read again only when something changed."""
@@ -307,7 +289,7 @@ class Registry:
     # --- the folder -------------------------------------------------------------------------------------------
 
     def prune(self, *, gone: bool = False, dry_run: bool = False) -> tuple[list[Leftover], list[Leftover]]:
-        """Delete what is not needed, and move aside what cannot be read. -> what was done, and what failed.
+        """Delete what is not needed. -> what was deleted, and what could not be.
 
         With gone, also domains whose repositories are all gone, and what was chosen for folders that are.
         """
@@ -342,7 +324,7 @@ class Registry:
     def _try_to_remove(self, leftover: Leftover) -> bool:
         """Whether the system let a leftover be removed."""
         with suppress(OSError):
-            if (leftover.path / INDEX_FILE).exists() and leftover.aside is None:
+            if (leftover.path / INDEX_FILE).exists():
                 self._delete(leftover.path.name)
             else:
                 remove_leftover(leftover)
@@ -396,5 +378,4 @@ class Registry:
 
 def _gone(name: str) -> UserError:
     """The error of a build that has lost its folder."""
-    cause = f"n-gram table {name} was removed or renamed while it was being built"
-    return UserError(f"{cause}; build it again")
+    return UserError(f"n-gram table {name} was removed while it was being built; build it again")

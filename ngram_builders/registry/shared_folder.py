@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
@@ -22,30 +24,78 @@ _CHUNK_BYTES = 1 << 20
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-class SharedFolder(Protocol):
-    """Where tables of a team are kept."""
+class SharedFolder:
+    """Where tables of a team are kept: a folder on a disk, perhaps of another machine."""
 
-    address: str
+    def __init__(self, address: str) -> None:
+        self.folder = Path(address).absolute()
+        self.address = str(self.folder)
 
     def names(self) -> list[str]:
         """All files."""
+        return sorted(entry.name for entry in os.scandir(self.folder))
 
     def open(self, name: str) -> IO[bytes]:
         """A file to read; FileNotFoundError if there is none."""
+        file = os.fdopen(os.open(self.folder / name, _FLAGS), "rb")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise UserError(f"{self.folder / name} is not a regular file")
+        return file
 
     def put(self, name: str, file: Path) -> None:
         """Store a file under a name, as a whole."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scratch = self.folder / f".{name}.{secrets.token_hex(4)}"
+        try:
+            with file.open("rb") as source, scratch.open("xb") as copy:  # readable by whoever may read the folder
+                shutil.copyfileobj(source, copy)
+                copy.flush()
+                os.fsync(copy.fileno())
+            scratch.replace(self.folder / name)
+        finally:
+            with suppress(OSError):
+                scratch.unlink()
 
     def delete(self, name: str) -> None:
         """Delete a file, if it is there."""
+        (self.folder / name).unlink(missing_ok=True)
+
+
+class _RemoteFolder(SharedFolder):
+    """A folder at an address. Its files appear as a whole, as far as that file system can."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+        with explain_failure(address):
+            core: Any = import_module("fsspec.core")
+            self.system, folder = core.url_to_fs(address, use_listings_cache=False)
+        self.path = str(folder).rstrip("/")
+
+    def names(self) -> list[str]:
+        return sorted(str(path).rsplit("/", 1)[-1] for path in self.system.ls(self.path, detail=False))
+
+    def open(self, name: str) -> IO[bytes]:
+        file: IO[bytes] = self.system.open(f"{self.path}/{name}", "rb")
+        return file
+
+    def put(self, name: str, file: Path) -> None:
+        self.system.makedirs(self.path, exist_ok=True)
+        self.system.put_file(str(file), f"{self.path}/{name}")
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.system.rm_file(f"{self.path}/{name}")
 
 
 def open_folder(address: str) -> SharedFolder:
     """The folder at an address; nothing is read yet."""
     if "://" not in address:
-        return _LocalFolder(Path(address))
+        return SharedFolder(address)
     if urlsplit(address).password:
-        raise UserError("an address is stored and shown, so it must hold no password; give fsspec the credentials")
+        raise UserError(
+            "addresses are stored and shown, so they must hold no passwords; give fsspec the credentials instead"
+        )
     return _RemoteFolder(address)
 
 
@@ -93,69 +143,3 @@ def explain_failure(address: str) -> Iterator[None]:
         cause = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         cause = cause.strip().splitlines()[0]
         raise UserError(f"cannot use {address}: {cause}; check the address and your access to it") from error
-
-
-class _LocalFolder:
-    """A folder on a disk, perhaps of another machine."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self.address = str(self.folder)
-
-    def names(self) -> list[str]:
-        return sorted(entry.name for entry in os.scandir(self.folder))
-
-    def open(self, name: str) -> IO[bytes]:
-        file = os.fdopen(os.open(self.folder / name, _FLAGS), "rb")
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            file.close()
-            raise UserError(f"{self.folder / name} is not a regular file")
-        return file
-
-    def put(self, name: str, file: Path) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        scratch = self.folder / f".{name}.{secrets.token_hex(4)}"
-        try:
-            with file.open("rb") as source, scratch.open("xb") as copy:  # readable by whoever may read the folder
-                while chunk := source.read(_CHUNK_BYTES):
-                    copy.write(chunk)
-                copy.flush()
-                os.fsync(copy.fileno())
-            scratch.replace(self.folder / name)
-        finally:
-            with suppress(OSError):
-                scratch.unlink()
-
-    def delete(self, name: str) -> None:
-        (self.folder / name).unlink(missing_ok=True)
-
-
-class _RemoteFolder:
-    """A folder at an address. Its files appear as a whole, as far as that file system can."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address.rstrip("/")
-        with explain_failure(address):
-            from fsspec.core import url_to_fs
-
-            self.system, self.folder = self._open(url_to_fs, address)
-
-    @staticmethod
-    def _open(url_to_fs: Any, address: str) -> tuple[Any, str]:
-        system, folder = url_to_fs(address, use_listings_cache=False)
-        return system, str(folder).rstrip("/")
-
-    def names(self) -> list[str]:
-        return sorted(str(path).rsplit("/", 1)[-1] for path in self.system.ls(self.folder, detail=False))
-
-    def open(self, name: str) -> IO[bytes]:
-        file: IO[bytes] = self.system.open(f"{self.folder}/{name}", "rb")
-        return file
-
-    def put(self, name: str, file: Path) -> None:
-        self.system.makedirs(self.folder, exist_ok=True)
-        self.system.put_file(str(file), f"{self.folder}/{name}")
-
-    def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self.system.rm_file(f"{self.folder}/{name}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.cleanup import total_size
-from ngram_builders.registry.domains import Domain, check_name, is_name
+from ngram_builders.registry.domains import NgramTable, check_name, is_name
 from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.shared_folder import SharedFolder, digest_of, explain_failure, fetch, open_folder
@@ -64,7 +64,7 @@ def push(registry: Registry, name: str, address: str, *, replace: bool = False) 
             if before is not None and not replace and not _is_older(before.origin, table.origin):
                 raise UserError(
                     f"{folder.address} has another table {name}{_from(before.origin)}; replace it with --replace, "
-                    f"or give yours another name: spd-lsp ngrams rename {name} NEW"
+                    "or build yours under another name with --domain"
                 )
             folder.put(table.file, scratch)
             _write(folder, table, scratch)
@@ -75,7 +75,7 @@ def push(registry: Registry, name: str, address: str, *, replace: bool = False) 
     return table
 
 
-def pull(registry: Registry, name: str, address: str, *, replace: bool = False) -> Domain | None:
+def pull(registry: Registry, name: str, address: str, *, replace: bool = False) -> NgramTable | None:
     """Install a table from a shared folder, or its newer version; None if that is installed already.
 
     Without replace, a table that is not from there stays.
@@ -90,11 +90,11 @@ def pull(registry: Registry, name: str, address: str, *, replace: bool = False) 
     if known is not None and not known.fault and _pulled(known) == recorded:
         return None
     if known is not None and not replace and _pulled(known).get("address") != folder.address:
-        registry.check_free(name, "rename it, or replace it with --replace")
+        registry.check_free(name, "remove it, or replace it with --replace")
     return _install(registry, table, folder, recorded)
 
 
-def _install(registry: Registry, table: SharedTable, folder: SharedFolder, recorded: dict[str, str]) -> Domain:
+def _install(registry: Registry, table: SharedTable, folder: SharedFolder, recorded: dict[str, str]) -> NgramTable:
     """Fetch a table and install it."""
     with explain_failure(str(registry.folder)):
         registry.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def list_pulled(registry: Registry) -> list[tuple[str, str]]:
     return [(name, address) for name, address in pulled if isinstance(address, str)]
 
 
-def _pulled(domain: Domain) -> Mapping[str, Any]:
+def _pulled(domain: NgramTable) -> Mapping[str, Any]:
     """Where a table was pulled from, and its digest; nothing if it was not pulled."""
     recorded = domain.recipe.get("pulled")
     return recorded if isinstance(recorded, dict) else {}
@@ -144,8 +144,7 @@ def _is_older(one: Origin, other: Origin) -> bool:
 
 def _from(origin: Origin) -> str:
     """What to say of a table's origin, if that is known."""
-    source = origin.describe()
-    return f", from {source}" if source else ""
+    return f", from {origin.sources}" if origin.sources else ""
 
 
 def _read(folder: SharedFolder, name: str) -> SharedTable | None:

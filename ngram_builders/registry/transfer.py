@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import Domain, check_name
+from ngram_builders.registry.domains import NgramTable, check_name
 from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
-from ngram_builders.scratch import scratch_path
-from ngram_builders.table.format import TableError, TableSummary, replace_file
+from ngram_builders.scratch import replace_file, scratch_path
+from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.writer import write_table
 
@@ -42,7 +42,7 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
 
 
 @contextmanager
-def _joined(files: Sequence[Table], domain: Domain) -> Iterator[Table]:
+def _joined(files: Sequence[Table], domain: NgramTable) -> Iterator[Table]:
     """One file with the counts of all of a table's."""
     if len(files) == 1:
         yield files[0]
@@ -81,13 +81,14 @@ def import_table(
     replace: bool = False,
     recipe: dict[str, Any] | None = None,
     source: str | None = None,
-) -> Domain:
+) -> NgramTable:
     """Install a table from a file as a domain, by default named after the file; its data is verified.
 
     With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays. source
     is recorded instead of the file.
     """
-    name = check_name(file.stem if name is None else name)
+    name = file.stem if name is None else name
+    name = registry.check_new_name(name) if source is None else check_name(name)  # a team has named its own
     if not replace:
         registry.check_free(name, "choose another name with --domain, or replace it with --replace")
     table = _verify(file, fingerprint)
@@ -98,7 +99,7 @@ def import_table(
         copied.verify()  # the file may have changed since
         return copied.summary
 
-    origin = read_origin(table.file.fields)
+    origin = read_origin(table.fields)
     told = {"origin": asdict(origin)} if origin != Origin() else {}
     recorded = {**(recipe or {}), "imported": source or str(file.resolve()), **told}
     return registry.install(name, copy, weight=_IMPORTED_WEIGHT, recipe=recorded, overwrite=replace)

@@ -17,24 +17,27 @@ from typing import NamedTuple
 from ngram_builders.errors import UserError
 from ngram_builders.sources.filters import SECRET, UNREADABLE, check_status, read_source_text
 from ngram_builders.sources.git_repository import GIT, git_folder
-from ngram_builders.sources.ignores import IGNORE_FILES, Exclusion, Ignores, outer_ignores
-from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.name_rules import (
     ENVIRONMENT,
     INTERNAL,
     PACKAGE,
+    SYMLINK,
+    VENDORED,
+    WORKTREE,
     check_file_name,
     check_folder_content,
-    check_folder_name,
+    find_licence,
+    may_hold_dependencies,
 )
+from ngram_builders.sources.rules.ignores import RULE_FILES, Exclusion, Ignores, outer_ignores
+from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 
-_SYMLINK = "symbolic link"
-_WORKTREE = "another worktree of a repository"
 OTHER_LANGUAGE = "other language"
 _TOO_DEEP = "too many ignore files above it"
 _UNCOUNTED = "folder with too many files to count"
 
-_MARKERS = (GIT, *IGNORE_FILES, ENVIRONMENT, PACKAGE)  # names that say something of the folder they are in
+_MARKERS = (GIT, *RULE_FILES, ENVIRONMENT, PACKAGE)  # names that say something of the folder they are in
 _MAX_COUNTED = 20_000  # files in skipped folders; about 50 ms
 
 
@@ -80,16 +83,15 @@ class Survey:
         return +counts
 
 
-def survey(*roots: Path, language: str | None = None) -> Survey:
+def survey(*roots: Path, selection: Selection = EVERYTHING) -> Survey:
     """Sort every file below the roots, each once, into source or skipped, by its name and size; reads none.
 
     What is skipped below one root counts if another root names it.
     """
-    languages = None if language is None else related_languages(language)
     files: dict[str, SourceFile] = {}
     skipped: dict[str, str] = {}
     for top in sorted({str(_resolve_folder(root)) for root in roots}):
-        for path, result in walk_sources(top, languages):
+        for path, result in walk_sources(top, selection):
             if isinstance(result, str):
                 skipped[path] = result
             else:
@@ -100,13 +102,14 @@ def survey(*roots: Path, language: str | None = None) -> Survey:
 
 
 def walk_sources(
-    top: str, languages: frozenset[str] | None = None, *, with_outer_ignores: bool = True
+    top: str, selection: Selection = EVERYTHING, *, with_outer_ignores: bool = True
 ) -> Iterator[tuple[str, SourceFile | str]]:
     """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry.
 
     with_outer_ignores: whether the ignore files of a repository around it count.
     """
-    pending = [(top, outer_ignores(top, _MARKERS) if with_outer_ignores else Ignores())]
+    languages = selection.languages
+    pending = [(top, outer_ignores(top, _MARKERS, selection) if with_outer_ignores else Ignores())]
     while pending:
         folder, outer = pending.pop()
         try:
@@ -115,34 +118,27 @@ def walk_sources(
         except OSError:
             yield folder, UNREADABLE
             continue
-        names = {entry.name for entry in entries}
-        if folder != top and (reason := _check_folder_content(folder, names, outer, top)) is not None:
-            yield folder, reason
-            continue
-        if (ignores := outer.enter(folder, names)).is_too_deep:
-            yield folder, _TOO_DEEP
+        ignores = _enter(folder, {entry.name for entry in entries}, outer, top)
+        if isinstance(ignores, Exclusion):
+            yield folder, ignores.reason
             continue
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, _inspect_file(entry, ignores, languages)
-            elif isinstance(inner := _enter_named(entry.path, entry.name, ignores), Exclusion):
+            elif isinstance(inner := ignores.enter_named(entry.path, entry.name), Exclusion):
                 yield entry.path, inner.reason
             else:
                 pending.append((entry.path, inner))
 
 
-def skip_reason(path: Path, root: Path, languages: frozenset[str] | None = None) -> str | None:
+def skip_reason(path: Path, root: Path, selection: Selection = EVERYTHING) -> str | None:
     """Return why this file of the repository is skipped; None if it counts as source."""
-    return explain_skipped(path, root, languages)[0]
+    found = explain_skipped(path, root, selection)
+    return found and found.reason
 
 
-def explain_skipped(
-    path: Path, root: Path, languages: frozenset[str] | None = None
-) -> tuple[str | None, str | None]:
-    """Return why this file of the repository is skipped, None if it is not; and the ignore rule, if any.
-
-    languages: those asked for, if not all.
-    """
+def explain_skipped(path: Path, root: Path, selection: Selection = EVERYTHING) -> Exclusion | None:
+    """Return why this file of the repository is skipped; None if it counts as source."""
     top = _resolve_folder(root)
     # Only the parent is resolved: a symbolic link counts as a link, not as what it points to.
     file = path.parent.resolve() / path.name
@@ -150,49 +146,66 @@ def explain_skipped(
         raise UserError(f"{display_path(path)} is not in {display_path(top)}; name a file of that repository")
     if not os.path.lexists(file):
         raise UserError(f"no such file: {display_path(path)}; check the name")
-    folder, ignores = str(top), outer_ignores(str(top), _MARKERS)
+    folder, ignores = str(top), outer_ignores(str(top), _MARKERS, selection)
     for part in (*file.relative_to(top).parts[:-1], ""):
-        names = [name for name in _MARKERS if os.path.lexists(Path(folder, name))]
-        if folder != str(top) and (reason := _check_folder_content(folder, names, ignores, str(top))) is not None:
-            return reason, None
-        if (ignores := ignores.enter(folder, names)).is_too_deep:
-            return _TOO_DEEP, None
-        if part:
+        inner = _enter(folder, _names_that_decide(folder, str(top)), ignores, str(top))
+        if part and not isinstance(inner, Exclusion):
             folder = str(Path(folder, part))
-            inner = _enter_named(folder, part, ignores)
-            if isinstance(inner, Exclusion):
-                return inner
-            ignores = inner
-    if (reason := _check_name(str(file), file.name, file.is_symlink(), languages)) is not None:
-        return reason, None
-    return ignores.find(str(file), file.name) or (read_source_text(str(file))[1], None)
+            inner = inner.enter_named(folder, part)
+        if isinstance(inner, Exclusion):
+            return inner
+        ignores = inner
+    by_name = _check_name(str(file), file.name, file.is_symlink(), selection.languages)
+    if found := ignores.find(str(file), file.name, by_name):
+        return found
+    if selection.languages and language_of(file.name, selection.languages) not in selection.languages:
+        return Exclusion(OTHER_LANGUAGE)
+    reason = read_source_text(str(file))[1]
+    return Exclusion(reason) if reason else None
 
 
-def _enter_named(path: str, name: str, ignores: Ignores) -> Ignores | Exclusion:
-    """Return the rules for a folder of this name, or why nothing in it counts."""
-    if (reason := check_folder_name(name)) is not None:
-        return Exclusion(reason, None)
-    return ignores.enter_named(path, name)
+def _enter(folder: str, names: Collection[str], outer: Ignores, top: str) -> Ignores | Exclusion:
+    """Return the rules inside a folder that holds these names, or why nothing in it counts."""
+    why = _check_folder_content(folder, names, outer, top) if folder != top else None
+    outside = outer.leave(folder, why)
+    if isinstance(outside, Exclusion):
+        return outside
+    inner = outside.enter(folder, names)
+    return Exclusion(_TOO_DEEP) if inner.is_too_deep else inner
 
 
-def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> str | None:
+def _names_that_decide(folder: str, top: str) -> list[str]:
+    """The names in a folder that say something of it; all where a licence does."""
+    if may_hold_dependencies(_folders_below(folder, top)):
+        return os.listdir(folder)  # noqa: PTH208
+    return [name for name in _MARKERS if os.path.lexists(os.path.join(folder, name))]  # noqa: PTH118
+
+
+def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> Exclusion | None:
     """Return why nothing in a folder that holds these names counts, or None."""
     is_tracked = ignores.tracks(folder, is_folder=True)
-    if (reason := check_folder_content(os.path.basename(folder), names, is_tracked=is_tracked)) is not None:  # noqa: PTH119
-        return reason
+    if reason := check_folder_content(os.path.basename(folder), names, is_tracked=is_tracked):  # noqa: PTH119
+        return Exclusion(reason)
+    if licence := find_licence(_folders_below(folder, top), names):
+        return Exclusion(VENDORED, f"its own licence: {os.path.join(folder, licence)}")  # noqa: PTH118
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()
-        return _WORKTREE if main.name == GIT and main.is_relative_to(top) and main.is_dir() else None
+        if main.name == GIT and main.is_relative_to(top) and main.is_dir():
+            return Exclusion(WORKTREE)
     return None
+
+
+def _folders_below(folder: str, top: str) -> list[str]:
+    """The names of the folders from the top, which is not among them, down to this one."""
+    return folder[len(top) :].split(os.sep)  # noqa: PTH206, as strings
 
 
 def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None) -> SourceFile | str:
     """Return a source file's state, or why it is skipped; its name decides first, its content is not read."""
-    if (reason := _check_name(entry.path, entry.name, entry.is_symlink(), languages)) is not None:
-        return reason
-    if (ignored := ignores.find(entry.path, entry.name)) is not None:
-        return ignored.reason
+    by_name = _check_name(entry.path, entry.name, entry.is_symlink(), languages)
+    if (excluded := ignores.find(entry.path, entry.name, by_name)) is not None:
+        return excluded.reason
     if languages is not None and language_of(entry.name, languages) not in languages:
         return OTHER_LANGUAGE
     try:
@@ -205,7 +218,7 @@ def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozense
 def _check_name(path: str, name: str, is_link: bool, languages: frozenset[str] | None) -> str | None:
     """Return why a file at this path, of this name, is skipped, or None."""
     reason = check_file_name(path, name, languages)
-    return _SYMLINK if is_link and reason != SECRET else reason
+    return SYMLINK if is_link and reason != SECRET else reason
 
 
 def _is_folder(path: str) -> bool:

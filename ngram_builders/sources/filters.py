@@ -1,24 +1,23 @@
 """A path -> its text as an editor holds it, or why it is no hand-written source. Knows no rules for names.
 
-Whatever encoding the file declares (PEP 263) and whatever ends its lines, the text is the same on every system,
+Whatever encoding the file is in and whatever ends its lines, the text is the same on every system,
 and so are tokens and counts. Of a notebook the text is its code. Lines that hold a secret are masked.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 import re
 import stat
 from typing import Any
 
+from ngram_builders.sources.encodings import decode_text, is_binary
 from ngram_builders.sources.masking import find_secret_lines, mask
 from ngram_builders.sources.unwritten import find_reason
 
 MAX_SOURCE_BYTES = 1_000_000  # larger sources are almost always data or generated
 _MAX_NOTEBOOK_BYTES = 10_000_000  # most of it the outputs
-_BINARY_CHECK_BYTES = 8_192
 
 SECRET = "secret"
 _NOT_FILE = "not a regular file"
@@ -26,14 +25,12 @@ EMPTY = "empty"
 _TOO_LARGE = "larger than 1 MB"
 _TOO_LARGE_NOTEBOOK = "larger than 10 MB"
 _BINARY = "binary"
-_NOT_UTF8 = "not UTF-8"  # nor in an encoding that it declares
+_UNKNOWN = "unknown encoding"
 _DAMAGED_NOTEBOOK = "damaged notebook"
 UNREADABLE = "unreadable"
 
 _NOTEBOOK_END = ".ipynb"
 _OTHER_CODE = re.compile(r"%%(?!time|capture|prun)")  # a cell in another language
-_DECLARATION = re.compile(rb"\A(?:[^\n]{0,200}\n)?[^\n]{0,80}?coding[:=][ \t\"']*([-\w.]+)")
-_ENCODINGS = re.compile(r"(?:iso8859|cp\d|koi8|mac|shift_jis|euc|gb|big5|hz|iso2022|johab|tis|ptcp|kz)")
 _OPEN_FLAGS = os.O_RDONLY
 for _flag in ("O_BINARY", "O_NONBLOCK", "O_NOFOLLOW"):  # not every system has each
     _OPEN_FLAGS |= getattr(os, _flag, 0)
@@ -79,13 +76,13 @@ def read_file(path: str) -> bytes:
 
 def check_status(status: os.stat_result, path: str) -> str | None:
     """Return why a file with this status is skipped, or None."""
-    if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait for ever
+    if not stat.S_ISREG(status.st_mode):  # reading a pipe would wait forever
         return _NOT_FILE
     return check_size(status.st_size, path)
 
 
 def check_size(size: int, path: str) -> str | None:
-    """Return why a file of so many bytes is skipped, or None."""
+    """Return why a file of this many bytes is skipped, or None."""
     if size == 0:
         return EMPTY
     if is_notebook(path):
@@ -108,15 +105,12 @@ def decode_source(data: bytes, path: str = "") -> tuple[str, str | None]:
 
 def _decode(data: bytes, path: str) -> tuple[str, str | None]:
     """Return bytes as an editor's text, or why they are none."""
-    if b"\0" in data[:_BINARY_CHECK_BYTES]:
+    if is_binary(data):
         return "", _BINARY
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        try:
-            text = data.decode(_declared_encoding(data))
-        except (LookupError, ValueError):
-            return "", _NOT_UTF8
+        text = decode_text(data)
+    except (LookupError, ValueError):
+        return "", _UNKNOWN
     if is_notebook(path):
         try:
             text = _replace_lone_surrogates("".join(_code_cells(json.loads(text))))
@@ -125,15 +119,6 @@ def _decode(data: bytes, path: str) -> tuple[str, str | None]:
         if len(text) > MAX_SOURCE_BYTES:
             return "", _TOO_LARGE
     return normalize_line_ends(text), None if text else EMPTY
-
-
-def _declared_encoding(data: bytes) -> str:
-    """Return the encoding that one of the first two lines declares; LookupError if there is none of characters."""
-    declaration = _DECLARATION.search(data)
-    name = codecs.lookup(declaration[1].decode() if declaration else "").name
-    if not _ENCODINGS.match(name):
-        raise LookupError(name)
-    return name
 
 
 def _code_cells(notebook: Any) -> list[str]:

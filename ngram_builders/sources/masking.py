@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import AnyStr
 
 from ngram_builders.sources.secret_rules import (
@@ -46,6 +47,7 @@ _CERTAIN_KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{40}")
 _MAX_KEY_LINES = 400  # the longest keys have about 100
 
 _MAX_SECRETS = 1_000  # of a source; a file with more is a list of them
+_MAX_SUSPECTS = 5_000  # lines of a source that name secrets, whether they hold them or not
 _MIN_FRAGMENT, _MAX_FRAGMENT = 4, 10  # characters that give a secret away: half of a short one
 _MIN_NEW_CHARACTERS = 3  # of a fragment that the draft itself must write: the rest was typed already
 _GOES_ON = ("=", ":", "(", "\\", "||", " or")  # the value stands on the next line
@@ -56,10 +58,12 @@ _KEY_LAYOUT = re.compile(r"-----[A-Z ]{1,60}-----|\\[nr]|[\s\"'`]+")  # of a pri
 
 def mask(text: str) -> str:
     """Put the mark in place of every line that holds a secret; of a text that lists them nothing is left."""
-    secrets = find_secrets(text, _MAX_SECRETS)
-    if len(secrets) > _MAX_SECRETS:
-        return ""
-    if not (secret := _lines_of(secrets, text)):
+    secrets: list[Secret] = []
+    for looked_at, found in enumerate(_search(text)):
+        secrets += found
+        if len(secrets) > _MAX_SECRETS or looked_at > _MAX_SUSPECTS:
+            return ""
+    if not (secret := _lines_of(sorted(set(secrets)), text)):
         return text
     return "\n".join(MARK if number in secret else line for number, line in enumerate(text.split("\n"), 1))
 
@@ -84,9 +88,14 @@ def find_masked_lines(text: str) -> list[int]:
     return [number for number, line in enumerate(text.split("\n"), 1) if line == MARK] if MARK in text else []
 
 
-def find_secrets(text: str, most: int | None = None) -> list[Secret]:
-    """Find all secrets of a text, in order; the search ends with more than `most`."""
-    secrets = list(_find_private_keys(text))
+def find_secrets(text: str) -> list[Secret]:
+    """Find all secrets of a text, in order."""
+    return sorted(set(chain.from_iterable(_search(text))))
+
+
+def _search(text: str) -> Iterator[list[Secret]]:
+    """Yield the private keys of a text, and then the secrets of each line that may have some."""
+    yield list(_find_private_keys(text))
     flat = text.encode("ascii", "replace")  # a byte for each letter, so offsets are the same
     searches = (
         (_find_key_candidates(flat, text), find_keys),
@@ -95,11 +104,8 @@ def find_secrets(text: str, most: int | None = None) -> list[Secret]:
     )
     for offsets, find in searches:
         for start, end in _lines_at(text, offsets):
-            if most is not None and len(secrets) > most:
-                return secrets
             end = _end_of_value(text, start, end)
-            secrets += [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
-    return sorted(set(secrets))
+            yield [Secret(start + s.start, start + s.end, s.kind) for s in find(text[start:end])]
 
 
 def _end_of_value(text: str, start: int, end: int) -> int:

@@ -5,17 +5,21 @@ The same rules for folders and for the rows of a corpus.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from ngram_builders.sources.filters import SECRET
 from ngram_builders.sources.git_repository import GIT
-from ngram_builders.sources.globs import NameMatcher
 from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.rules.globs import NameMatcher
 from ngram_builders.sources.secret_files import is_secret
 from ngram_builders.sources.unwritten import GENERATED, MINIFIED
 
 INTERNAL = "version control or cache"
-_VENDORED = "vendored or installed"
+VENDORED = "vendored"
+_INSTALLED = "installed"
+SYMLINK = "symbolic link"
+WORKTREE = "another worktree of a repository"
 _BUILT = "build output"
 _NOT_SOURCE = "not source code"
 ENVIRONMENT = "pyvenv.cfg"  # in every virtual environment, whatever its name
@@ -24,31 +28,44 @@ PACKAGE = "__init__.py"
 _INTERNAL_FOLDERS = """
     .git .hg .svn .bzr .jj CVS __pycache__ .tox .nox .mypy_cache .ruff_cache .pytest_cache .ipynb_checkpoints .idea
 """
+_INSTALLED_FOLDERS = """
+    node_modules bower_components jspm_packages .yarn .pnpm-store site-packages .eggs Pods .terraform
+"""
 _VENDORED_FOLDERS = """
-    node_modules bower_components jspm_packages .yarn .pnpm-store site-packages .eggs Pods .terraform Godeps
-    vendor vendored _vendor _vendored third_party third-party thirdparty ThirdParty 3rdparty 3rd_party 3rd-party
+    vendor vendored _vendor _vendored Godeps
+    third_party third-party thirdparty ThirdParty 3rdparty 3rd_party 3rd-party
 """
 _BUILT_FOLDERS = """
     .venv venv virtualenv dist build _build target .gradle .next .nuxt .svelte-kit .cache DerivedData
 """
-_VENDORED_ENDS = (".dist-info", ".egg-info", ".xcodeproj")
+# Here code with a licence of its own is vendored, and other code is not.
+_DEPENDENCY_FOLDERS = frozenset(
+    ("deps", "dependencies", "vendors", "extern", "external", "externals", "subprojects", "submodules")
+)
+_LICENCE = re.compile(r"(?:un)?licen[cs]es?|copying|copyright", re.IGNORECASE)
+_INSTALLED_ENDS = (".dist-info", ".egg-info", ".xcodeproj")
 _GENERATED_NAMES = """
     *_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart
     *.freezed.dart *.g.cs *.designer.cs *.generated.* *_generated.*
     *.lock *-lock.json *-lock.yaml go.sum npm-shrinkwrap.json
 """
-_INTERNAL_NAMES, _VENDORED_NAMES, _BUILT_NAMES = (
-    frozenset(names.split()) for names in (_INTERNAL_FOLDERS, _VENDORED_FOLDERS, _BUILT_FOLDERS)
-)
+_BUILT_NAMES = frozenset(_BUILT_FOLDERS.split())
+_REASON_BY_NAME = {
+    name: reason
+    for reason, names in (
+        (INTERNAL, _INTERNAL_FOLDERS),
+        (_INSTALLED, _INSTALLED_FOLDERS),
+        (VENDORED, _VENDORED_FOLDERS),
+    )
+    for name in names.split()
+}
 _is_generated_name = NameMatcher(_GENERATED_NAMES.split())
 _is_minified_name = NameMatcher(("*.min.*", "*-min.js", "*.bundle.js"))
 
 
 def check_folder_name(name: str) -> str | None:
     """Return why nothing in a folder of this name counts, whether or not git tracks it; else None."""
-    if name in _INTERNAL_NAMES:
-        return INTERNAL
-    return _VENDORED if name in _VENDORED_NAMES or name.endswith(_VENDORED_ENDS) else None
+    return _REASON_BY_NAME.get(name) or (_INSTALLED if name.endswith(_INSTALLED_ENDS) else None)
 
 
 def check_folder_content(name: str, names: Collection[str], *, is_tracked: bool) -> str | None:
@@ -57,9 +74,22 @@ def check_folder_content(name: str, names: Collection[str], *, is_tracked: bool)
     A folder called `build` may be someone's source: git tracks it, or it is a package or a repository.
     """
     if ENVIRONMENT in names:
-        return _VENDORED
+        return _INSTALLED
     is_source = is_tracked or PACKAGE in names or GIT in names
     return _BUILT if not is_source and name in _BUILT_NAMES else None
+
+
+def may_hold_dependencies(folders: Sequence[str]) -> bool:
+    """Whether a folder, one in the other, is where people keep code of others beside their own."""
+    return not _DEPENDENCY_FOLDERS.isdisjoint(folders)
+
+
+def find_licence(folders: Sequence[str], names: Iterable[str]) -> str | None:
+    """Return the licence among a folder's names, if it is one of dependencies. Example: deps/lua, COPYRIGHT."""
+    if not may_hold_dependencies(folders):
+        return None
+    licences = (name for name in names if _LICENCE.fullmatch(re.split("[.-]", name)[0]))
+    return min((name for name in licences if language_of(name) is None), default=None)
 
 
 def check_file_name(path: str, name: str, languages: Collection[str] | None = None) -> str | None:

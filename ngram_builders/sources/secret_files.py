@@ -16,16 +16,18 @@ from pathlib import Path, PurePath
 
 import platformdirs
 
-from ngram_builders.sources.globs import NameMatcher
+from ngram_builders.sources.rules.globs import NameMatcher
 
 _SECRET_NAMES = """
     .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p8 *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
     *.agekey *.gpg *.pgp *.asc *.ppk *.ovpn *.mobileprovision *.tfvars *.tfvars.json *.tfstate *.tfstate.*
-    *_rsa *_dsa *_ecdsa *_ed25519 id_rsa* id_dsa* id_ecdsa* id_ed25519* credentials* secret.* secrets.*
+    *_rsa *_dsa *_ecdsa *_ed25519 id_rsa* id_dsa* id_ecdsa* id_ed25519*
     .netrc _netrc .npmrc .yarnrc.yml .pypirc .htpasswd .pgpass .my.cnf .git-credentials .dockercfg
     .dockerconfigjson .vault-token .s3cfg .boto .ftpconfig .terraformrc terraform.rc kubeconfig *.kubeconfig
 """
 _is_secret_name = NameMatcher(_SECRET_NAMES.split())
+_is_about_secrets = NameMatcher(("credentials*", "secret.*", "secrets.*"))
+_COMPILED = (".go", ".rs", ".java", ".kt", ".scala", ".swift", ".cs", ".c", ".h", ".cc", ".cpp", ".hpp")  # is code
 _SECRET_PATH = re.compile(
     r"(?:^|/)\.(?:(?:aws|azure|ssh|gnupg|terraform\.d|password-store|config/gcloud)/"
     r"|(?:kube/config|docker/config\.json|config/gh/hosts\.yml|config/rclone/rclone\.conf|m2/settings\.xml"
@@ -38,7 +40,9 @@ _MAX_LIST_BYTES = 65_536
 def is_secret(path: PurePath | str) -> bool:
     """Whether a file's name or folder says so: .env.local, id_rsa, server.pem, .docker/config.json."""
     path = str(path).replace(os.sep, "/").lower()
-    secret = _is_secret_name(path.rpartition("/")[2]) or _SECRET_PATH.search(path) is not None
+    name = path.rpartition("/")[2]
+    secret = _is_secret_name(name) or _SECRET_PATH.search(path) is not None
+    secret = secret or (_is_about_secrets(name) and not name.endswith(_COMPILED))
     for glob in user_globs():
         if _ends_in(path, glob.removeprefix("!")):
             secret = not glob.startswith("!")

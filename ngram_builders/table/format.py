@@ -15,13 +15,10 @@ Dimensions: G entries, N counts stored, R rows, W wide rows, O orders.
 from __future__ import annotations
 
 import mmap
-import os
 import re
-import stat
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +28,7 @@ import numpy as np
 
 from ngram_builders.arrays import I64, Bools, Ints
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import HIGHEST_ORDER, hash_bits, token_bits
-from ngram_builders.scratch import scratch_path
-from ngram_builders.table.mapping import map_file
+from ngram_builders.ngrams import HIGHEST_ORDER, Run, hash_bits, token_bits
 from ngram_builders.table.suffix_array import SUFFIX_BYTES, SuffixArray, text_dtype
 
 MAGIC = b"SPDNGT\0"
@@ -43,9 +38,8 @@ _REBUILD = "run: spd-lsp ngrams rebuild"
 # rows.h has these as well; a test compares them.
 COUNT_OVERFLOW = 255  # this count and all above are in the overflow sections
 SHAPE_BITS = 4
-ONES = (
-    5  # shapes 0 ... 4: 1 ... 5 entries, each counted once; shapes 5 ... 14: 1 ... 10 entries with stored counts
-)
+# Shapes 0 ... 4: 1 ... 5 entries, each counted once; shapes 5 ... 14: 1 ... 10 entries with stored counts.
+ONES = 5
 WIDE = 2**SHAPE_BITS - 1  # this shape's widths and totals are stored apart
 WIDE_ROW = WIDE - ONES + 1  # a row with at least this many entries is wide
 BLOCK_ROWS = 32
@@ -155,10 +149,21 @@ class Columns:
         entry = int(self.pointers[block]) + int(widths[before].sum())
         place = int(self.pointers[block + 1]) + int((widths * stored)[before].sum())
         widths, stored = widths[start - first :], stored[start - first :]
+        if entry + int(widths.sum()) > len(self.tokens):
+            raise ValueError("rows with more entries than there are")
         counts = np.ones(int(widths.sum()), dtype=np.int64)
         kept = np.repeat(stored, widths)
         counts[kept] = self._exact_counts(place, place + int(kept.sum()))
         return widths, self.tokens[entry : entry + len(counts)], counts
+
+    def run(self, order: int, start: int, end: int) -> Run:
+        """The counts of some rows of one order."""
+        contexts = self.hashes(order, start, end)[0].astype(np.uint64)
+        contexts |= np.uint64((order - 2) << hash_bits(self.vocab_size))
+        widths, tokens, counts = self.read_rows(start, end)
+        records = np.repeat(contexts << np.uint64(token_bits(self.vocab_size)), widths)
+        records |= tokens.astype(np.uint64)
+        return Run(records, counts.astype(np.int32))
 
     def _exact_counts(self, start: int, end: int) -> I64:
         """Some stored counts, large ones from the overflow."""
@@ -209,96 +214,7 @@ def pack_header(fields: Mapping[str, Any], sections: Mapping[str, tuple[int, str
     return (prefix + header).ljust(start, b"\0"), start + offset
 
 
-def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file completely or not at all. Whoever has the old one mapped keeps it."""
-    scratch = scratch_path(path)
-    try:
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except OSError as error:
-        raise write_error(path, error) from error
-    finally:
-        with suppress(OSError):
-            scratch.unlink()
-    _sync_folder(path.parent)
-
-
-def write_error(path: Path, error: OSError) -> UserError:
-    """The error for a file that the system does not let us write."""
-    return UserError(f"cannot write {path}: {error.strerror or error}; free space there or choose another folder")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system can."""
-    with suppress(OSError):  # Windows does not open folders
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 # --- reading --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """What a table file holds, mapped or in memory."""
-
-    summary: TableSummary
-    columns: Columns
-    texts: SuffixArray | None
-    crcs: Mapping[str, int]  # the crc32 that each section should have
-    fields: Mapping[str, Any]  # its header
-
-    def section(self, name: str) -> Ints:
-        """One section's values."""
-        values: Ints = getattr(self.texts if name in TEXT_SECTIONS else self.columns, name)
-        return values
-
-
-def read_table(path: Path, *, into_memory: bool = False) -> TableFile:
-    """Open a table. Only the header is checked. The file is mapped, or read as a whole with `into_memory`."""
-    data = _load(path, into_memory)
-    fields, start = read_header(path, data)
-    try:
-        summary = read_summary(fields, len(data))
-        kinds = {**SECTION_DTYPES, **(TEXT_SECTIONS if fields["sections"].keys() & TEXT_SECTIONS else {})}
-        sections = {name: _read_section(kinds[name], *fields["sections"][name]) for name in kinds}
-        orders = {int(order): (int(base), int(bits)) for order, base, bits in fields["directories"]}
-    except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-        raise TableError(path, "its header is invalid") from error
-    end = start + max(align(offset + size) for offset, size, _, _ in sections.values())
-    if len(data) != end:
-        raise TableError(path, f"it has {len(data):,} bytes instead of {end:,}")
-    arrays = {
-        name: np.frombuffer(data, dtype, size // dtype.itemsize, start + offset)
-        for name, (offset, size, dtype, _) in sections.items()
-    }
-    texts = SuffixArray(*(arrays.pop(name) for name in TEXT_SECTIONS)) if "text" in arrays else None
-    columns = Columns(**arrays, orders=orders, vocab_size=summary.vocab_size)
-    if not (_have_matching_lengths(summary, columns) and _fit(texts, summary)):
-        raise TableError(path, "its sections do not match its header")
-    return TableFile(summary, columns, texts, {name: crc for name, (_, _, _, crc) in sections.items()}, fields)
-
-
-def _load(path: Path, into_memory: bool) -> mmap.mmap | bytes:
-    """The whole file, mapped or read."""
-    try:
-        status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise TableError(path, "it is not a regular file")  # opening a pipe would wait for a writer
-        if stat.S_ISREG(status.st_mode) and status.st_size < FILE_PREFIX.size:
-            raise TableError(path, "the file is too short")
-        return path.read_bytes() if into_memory else map_file(path)
-    except (OSError, ValueError) as error:  # ValueError: the file was emptied in the meantime
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise TableError(path, (reason or str(error)).lower()) from error
 
 
 def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], int]:
@@ -353,7 +269,7 @@ def _number(value: object) -> int:
     return value
 
 
-def _read_section(
+def read_section(
     kinds: tuple[str, ...], offset: int, size: int, kind: str, crc: int
 ) -> tuple[int, int, np.dtype[Any], int]:
     """One section's offset, bytes, type and crc; ValueError if they are impossible."""
@@ -365,7 +281,7 @@ def _read_section(
     return *place, dtype, int(crc)
 
 
-def _fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
+def fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
     """Whether the sections of texts, if there are any, agree with the header."""
     return texts is None or (
         texts.text.dtype.str == text_dtype(summary.vocab_size)
@@ -374,7 +290,7 @@ def _fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
     )
 
 
-def _have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:
+def have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:
     """Whether the sections' lengths agree with the header; reads only the last pointers."""
     contexts, entries, hashed = summary.contexts, summary.entries, hash_bits(summary.vocab_size)
     return (

@@ -45,7 +45,7 @@ class Observations:
     matched: F64  # [T, O] above 0 where the context was seen
 
 
-def longest_match(matched: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
+def _longest_match(matched: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.intp]:
     """[T, O] -> [T]: 0 where no context was seen, else the index of the longest order, from 1."""
     return np.asarray(((matched > 0) * np.arange(1, matched.shape[1] + 1)).max(axis=1))
 
@@ -86,14 +86,14 @@ def fit_order_weights(
     """Return the weights [M, O] that make the observed tokens likeliest; base [T] is the probability beside them.
 
     initial: weights to start from, which stay where nothing is observed; by default all components are equal.
-    odds [T]: what the odds of the orders against the base are multiplied by, as in `scale_odds`. With them a token
+    odds [T]: what the odds of the orders against the base are multiplied by. With them a token
     has p = sum_j w_j odds_j p_j / sum_j w_j odds_j; w_j <- sum_t share_tj / sum_t (odds_tj / sum_i w_i odds_ti)
     never makes that less likely, and is expectation maximisation where all odds are 1.
     """
     factors = _with_base(Observations(np.ones_like(observations.p), observations.matched), 1.0)  # [T, 1 + O]
     factors[:, 1:] *= np.reshape(odds, (-1, 1))
     components = factors * _with_base(observations, base)  # [T, 1 + O]
-    longest = longest_match(observations.matched)
+    longest = _longest_match(observations.matched)
     weights = _equal_weights() if initial is None else _with_base_weights(initial)
     for m in range(1, _WIDTH + 1):
         rows, scales, prior = components[longest == m], factors[longest == m], _PRIOR * weights[m]
@@ -114,15 +114,6 @@ def expand_order_weights(rows: Sequence[Sequence[float]]) -> F64:
         row = rows[min(m, len(rows)) - 1]
         table[m, : len(row)] = row
     return table
-
-
-def scale_odds(weights: F64, factor: float) -> F64:
-    """Return order weights [..., O] with their odds against the base times `factor`, at least 0.
-
-    Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.
-    """
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(factor * weights / np.maximum(1 - total + factor * total, _TINY))
 
 
 def _equal_weights() -> F64:
@@ -147,7 +138,7 @@ def mix_probabilities(
     observations: Observations, base: F64 | float, weights: OrderWeights, odds: F64 | float = 1.0
 ) -> F64:
     """Return the mixture's probability of each observed token, with odds as in `fit_order_weights`. [T]"""
-    rows = _with_base_weights(weights)[longest_match(observations.matched)]
+    rows = _with_base_weights(weights)[_longest_match(observations.matched)]
     rows[:, 1:] *= np.reshape(odds, (-1, 1))
     rows /= np.maximum(rows.sum(axis=1, keepdims=True), _TINY)
     return np.asarray((_with_base(observations, base) * rows).sum(axis=1))

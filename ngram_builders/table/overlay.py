@@ -160,6 +160,10 @@ class Ledger:
         """Search the texts of these no more, until each is put again: that costs nothing, counting does."""
         self.hidden |= self.keys.keys() & set(holders)
 
+    def reveal(self, holders: Iterable[Hashable]) -> None:
+        """Search the texts of these again."""
+        self.hidden.difference_update(holders)
+
     def streams_of(self, holder: Hashable) -> tuple[Ints, ...] | None:
         """A holder's text; None if it has none or its ids are no longer known."""
         return self.streams(self.keys[holder]) if holder in self.keys else None

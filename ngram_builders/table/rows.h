@@ -5,8 +5,6 @@
 
 #include <stdint.h>
 
-#define PREFETCH(address) __builtin_prefetch((const void *)(address))
-
 /* Invariants that hold whatever a table holds; only tests compile them in. */
 #ifdef CHECKED
 #define ASSERT(condition) do { if (!(condition)) __builtin_trap(); } while (0)
@@ -14,28 +12,22 @@
 #define ASSERT(condition) ((void)0)
 #endif
 
-/* Without this clang makes branches of the choices in a binary search, every other of which is mispredicted: 45 us
-   instead of 28 for 8 drafts and 50 candidates. So does gcc at -O3, which is why it is called with -O2. */
-#if defined(__clang__)
-#define UNPREDICTABLE(condition) __builtin_unpredictable(condition)
-#else
-#define UNPREDICTABLE(condition) (condition)
-#endif
-
-/* The constants that C and Python share. Python has them in format.py and ngrams.py; a test compares them. */
+/* The constants that C and Python share. Python has them in format.py, ngrams.py and query.py; a test compares them. */
 enum {
     ORDER_COUNT = 8,      /* 2 to 9 */
     COUNT_OVERFLOW = 255, /* this count and all above are in the overflow sections */
     SHAPE_BITS = 4,       /* of a row's head */
     ONES = 5,             /* shapes 0 ... 4: 1 ... 5 entries, each counted once; then 1 ... 10 with stored counts */
     WIDE = 15,            /* this shape's widths and totals are stored apart */
-    BLOCK_ROWS = 32       /* there are pointers for each block of so many rows */
+    BLOCK_ROWS = 32,      /* there are pointers for each block of so many rows */
+    POINTERS = 3,         /* of a block */
+    SLICE_WORDS = 4       /* 8-byte words of a Slice */
 };
 static const uint64_t MULTIPLIERS[ORDER_COUNT] = {
     0xE220A8397B1DCDAFu, 0x6E789E6AA1B965F5u, 0x06C45D188009454Fu, 0xF88BB8A8724C81EDu,
     0x1B39896A51A8749Bu, 0x53CB9F0C747EA2EBu, 0x2C829ABE1F4532E1u, 0xC584133AC916AB3Du};
 
-/* kernel.py declares the same structures; every field has 8 bytes, so that no compiler pads them. */
+/* query.py declares the same structures; every field has 8 bytes, so that no compiler pads them. */
 
 /* One set of columns: a table's, or changes to it. */
 typedef struct {
@@ -67,16 +59,13 @@ typedef struct {
     int64_t counts;       /* where its counts begin; negative: each is 1 */
     int64_t total;        /* where its total is; negative: nowhere */
 } Slice;
-enum { SLICE_WORDS = 4 };
-enum { POINTERS = 3 };
 
 /* What tables have of the contexts of one call. */
 typedef struct {
     int64_t slots;   /* K * ORDER_COUNT */
     Slice *slices;   /* [segment_count, slots] */
-    int64_t *totals; /* [pool_count, slots] what followed each context in each pool; or 0 */
-    double *matched; /* [slots] the weights of the pools that have seen it; or 0 */
-    int64_t *scratch; /* what is left of it */
+    int64_t *totals; /* [pool_count, slots] what followed each context in each pool */
+    double *matched; /* [slots] the weights of the pools that have seen it */
 } Matches;
 
 /* --- arrays that may hold anything --------------------------------------------------------------------------- */
@@ -89,7 +78,7 @@ static inline int64_t at_most(int64_t value, int64_t limit) { return value < lim
 static int64_t bisect(uint64_t array, int64_t start, int64_t width, uint32_t needle) {
     while (width > 1) {
         int64_t half = width >> 1;
-        start += UNPREDICTABLE(u32_at(array, start + half) <= needle) ? half : 0;
+        start += u32_at(array, start + half) <= needle ? half : 0;
         width -= half;
     }
     return start;
@@ -122,21 +111,6 @@ static uint64_t fmix64(uint64_t value) {
     return value ^ value >> 33;
 }
 
-/* hashes [K, ORDER_COUNT], lengths [K]: how many of a draft's hashes there are. */
-static void hash_contexts(const int64_t *contexts, int64_t K, int64_t L, uint64_t *hashes, int64_t *lengths) {
-    for (int64_t k = 0; k < K; k++) {
-        uint64_t sum = 0;
-        int64_t o = 0;
-        for (; o < at_most(L, ORDER_COUNT); o++) {
-            int64_t token = contexts[k * L + L - 1 - o];
-            if (token < 0) break;
-            sum += ((uint64_t)token + 1) * MULTIPLIERS[o];
-            hashes[k * ORDER_COUNT + o] = fmix64(sum);
-        }
-        lengths[k] = o;
-    }
-}
-
 static inline int64_t wide_width(const Segment *s, int64_t wide) {
     return wide < s->wides ? u32_at(s->wide_widths, wide) : 0;
 }
@@ -165,42 +139,26 @@ static Slice read_row(const Segment *s, int64_t row) {
     return (Slice){start, at_most(width, s->stored - counts), counts, shape == WIDE ? wide : -1};
 }
 
-/* One segment's slice for each slot. Until the last loop a slice's fields hold what is known of it so far. */
-static void find_rows(const Segment *s, const uint64_t *hashes, const int64_t *lengths, int64_t slots,
-                      Slice *slices) {
-    for (int64_t i = 0; i < slots; i++) {
-        int64_t o = i % ORDER_COUNT, known = o < lengths[i / ORDER_COUNT] && s->shift[o] >= 0;
-        slices[i].width = known;
-        if (!known) continue;
-        slices[i].start = s->base[o] + (int64_t)(hashes[i] >> s->hash_shift >> s->shift[o]);
-        PREFETCH(s->directory + 4 * (uint64_t)slices[i].start);
-    }
-    for (int64_t i = 0; i < slots; i++) {
-        if (!slices[i].width) continue;
-        int64_t bucket = slices[i].start;
-        int64_t start = at_most(u32_at(s->directory, bucket), s->rows);
-        int64_t end = at_most(u32_at(s->directory, bucket + 1), s->rows);
-        slices[i].start = start;
-        slices[i].width = end > start ? end - start : 0;
-        PREFETCH(s->heads + 4 * (uint64_t)start);
-        PREFETCH(s->heads + 4 * (uint64_t)at_most(end, s->rows - 1));
-    }
-    for (int64_t i = 0; i < slots; i++) {
-        if (!slices[i].width) continue;
-        uint32_t head = (uint32_t)(hashes[i] >> s->hash_shift << SHAPE_BITS);
-        int64_t row = bisect(s->heads, slices[i].start, slices[i].width, head | WIDE), block = row / BLOCK_ROWS;
-        slices[i].width = (u32_at(s->heads, row) ^ head) <= WIDE;
-        if (!slices[i].width) continue;
-        slices[i].start = row;
-        PREFETCH(s->pointers + 4 * POINTERS * (uint64_t)block);
-        for (int64_t r = block * BLOCK_ROWS; r < row; r += 16) PREFETCH(s->heads + 4 * (uint64_t)r);
-    }
-    for (int64_t i = 0; i < slots; i++) {
-        if (!slices[i].width) continue;
-        slices[i] = read_row(s, slices[i].start);
-        PREFETCH(s->tokens + (uint64_t)(s->token_size * slices[i].start));
-        if (slices[i].counts >= 0) PREFETCH(s->counts + (uint64_t)(s->count_size * slices[i].counts));
-    }
+/* A context's row in one segment, by the upper bits of its hash and then by its head. */
+static Slice find_row(const Segment *s, int64_t o, uint64_t hash) {
+    const Slice none = {0, 0, -1, -1};
+    if (s->shift[o] < 0) return none;
+    int64_t bucket = s->base[o] + (int64_t)(hash >> s->hash_shift >> s->shift[o]);
+    int64_t start = at_most(u32_at(s->directory, bucket), s->rows);
+    int64_t end = at_most(u32_at(s->directory, bucket + 1), s->rows);
+    if (end <= start) return none;
+    uint32_t head = (uint32_t)(hash >> s->hash_shift << SHAPE_BITS);
+    int64_t row = bisect(s->heads, start, end - start, head | WIDE);
+    return (u32_at(s->heads, row) ^ head) <= WIDE ? read_row(s, row) : none;
+}
+
+/* How often a token is in a row. */
+static int64_t count_of(const Segment *s, Slice slice, int64_t token) {
+    int64_t place = slice.start;
+    if (!slice.width || token < 0 || token >= s->other) return 0;
+    for (int64_t width = slice.width; width > 1; width -= width >> 1)
+        place += token_at(s, place + (width >> 1)) <= token ? width >> 1 : 0;
+    return token_at(s, place) == token ? slice_count(s, &slice, place) : 0;
 }
 
 /* What followed a context in all, OTHER included. */
@@ -212,31 +170,29 @@ static int64_t row_total(const Segment *s, Slice slice) {
     return sum;
 }
 
-static int64_t pool_total(const Tables *t, const Matches *m, int64_t w, int64_t slot) {
-    uint64_t sum = 0;
-    for (int64_t s = t->pools[w].first; s < t->pools[w].end; s++)
-        sum += (uint64_t)row_total(t->segments + s, m->slices[s * m->slots + slot]);
-    return (int64_t)sum;
-}
-
-/* Find contexts [K, L] in all tables; totals only where `matched` is wanted.
-   scratch [K + slots * (1 + SLICE_WORDS * segment_count + pool_count)] */
+/* Find contexts [K, L] in all tables. scratch [slots * (1 + SLICE_WORDS * segment_count + pool_count)] */
 static Matches match_contexts(const Tables *t, const int64_t *contexts, int64_t K, int64_t L, double *matched,
                               int64_t *scratch) {
-    int64_t slots = K * ORDER_COUNT, *lengths = scratch;
-    uint64_t *hashes = (uint64_t *)(lengths + K);
-    Slice *slices = (Slice *)(hashes + slots);
-    int64_t *totals = (int64_t *)(slices + t->segment_count * slots);
-    Matches m = {slots, slices, matched ? totals : 0, matched, totals + t->pool_count * slots};
-
-    hash_contexts(contexts, K, L, hashes, lengths);
-    for (int64_t s = 0; s < t->segment_count; s++)
-        find_rows(t->segments + s, hashes, lengths, slots, slices + s * slots);
-    for (int64_t i = 0; matched && i < slots; i++) matched[i] = 0;
-    for (int64_t w = 0; matched && w < t->pool_count; w++) {
-        for (int64_t i = 0; i < slots; i++) {
-            int64_t total = m.totals[w * slots + i] = pool_total(t, &m, w, i);
-            if (total > 0) matched[i] += t->pools[w].weight;
+    int64_t slots = K * ORDER_COUNT, *totals = scratch + SLICE_WORDS * t->segment_count * slots;
+    Matches m = {slots, (Slice *)scratch, totals, matched};
+    for (int64_t k = 0; k < K; k++) {
+        uint64_t sum = 0;
+        int is_known = 1; /* a token of -1 and what is left of it mean nothing */
+        for (int64_t o = 0; o < ORDER_COUNT; o++) {
+            int64_t slot = k * ORDER_COUNT + o, token = o < L ? contexts[k * L + L - 1 - o] : -1;
+            is_known &= token >= 0;
+            sum += ((uint64_t)token + 1) * MULTIPLIERS[o];
+            matched[slot] = 0;
+            for (int64_t w = 0; w < t->pool_count; w++) {
+                uint64_t total = 0;
+                for (int64_t s = t->pools[w].first; s < t->pools[w].end; s++) {
+                    Slice *slice = m.slices + s * slots + slot;
+                    *slice = is_known ? find_row(t->segments + s, o, fmix64(sum)) : (Slice){0, 0, -1, -1};
+                    total += (uint64_t)row_total(t->segments + s, *slice);
+                }
+                totals[w * slots + slot] = (int64_t)total;
+                if ((int64_t)total > 0) matched[slot] += t->pools[w].weight;
+            }
         }
     }
     return m;

@@ -33,12 +33,13 @@ _PLACES_PER_LENGTH = 16
 _BREAK = -1  # between two texts; no token has this id
 
 
-class Place(NamedTuple):
+class Occurrence(NamedTuple):
     """A place where the end of a history stands, in some text."""
 
     length: int  # tokens of the history's end that stand there
     document: int
     next: tuple[int, ...]  # the ids that follow
+    trust: float = 1.0  # how far its table is believed, up to 1
 
 
 class Rewriting(NamedTuple):
@@ -58,7 +59,7 @@ class SuffixArray:
 
     def find(
         self, history: Sequence[int], n: int, follow: int, skipped: Container[int] = (), longer_than: int = 0
-    ) -> Iterator[Place]:
+    ) -> Iterator[Occurrence]:
         """Yield places where the end of a history stands, the longest matches first, `n` of each length at most.
 
         With the `follow` ids that come next there. Documents in `skipped` are left out.
@@ -98,13 +99,19 @@ class SuffixArray:
         wide[:, :SUFFIX_BYTES] = self.suffixes[: len(wide) * SUFFIX_BYTES].reshape(-1, SUFFIX_BYTES)
         return wide.reshape(-1).view("<u4")
 
-    def _place(self, place: int, length: int, follow: int, skipped: Container[int]) -> Place | None:
+    def documents_forwards(self) -> Iterator[Ints]:
+        """Yield the ids of each document."""
+        ends = [*self.documents[1:].tolist(), len(self.text) - 1]
+        for start, end in zip(self.documents.tolist(), ends, strict=False):
+            yield self.text[start + 1 : end][::-1]
+
+    def _place(self, place: int, length: int, follow: int, skipped: Container[int]) -> Occurrence | None:
         """What follows a place; None where nothing does."""
         document = bisect_right(self.documents.data, place - 1) - 1
         if document in skipped or not 0 < place <= len(self.text):
             return None
         following = self.text[max(place - follow, 0) : place]
-        return Place(length, document, tuple(following[::-1].tolist()))
+        return Occurrence(length, document, tuple(following[::-1].tolist()))
 
 
 def _backwards(history: Sequence[int], dtype: np.dtype[Any]) -> bytes:
@@ -127,7 +134,7 @@ def join_backwards(streams: Iterable[Ints]) -> Ints:
     return np.concatenate(parts)
 
 
-def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Place]:
+def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than: int = 1) -> list[Occurrence]:
     """Return places in joined texts, which are not sorted: the `n` longest matches of two ids or more.
 
     Of equally long ones those in the first texts, and there the nearest to the end.
@@ -149,7 +156,7 @@ def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than:
     found = [(int(hits[i]), int(lengths[i])) for i in longest[lengths[longest] > longer_than]]
     numbered = [(place, length, int(np.searchsorted(breaks, place)) - 1) for place, length in found]
     return [
-        Place(length, number, tuple(joined[max(place - follow, breaks[number] + 1) : place][::-1].tolist()))
+        Occurrence(length, number, tuple(joined[max(place - follow, breaks[number] + 1) : place][::-1].tolist()))
         for place, length, number in numbered
     ]
 
@@ -161,10 +168,11 @@ class SearchedTexts:
     table: SuffixArray | None = None
     removed: frozenset[int] = frozenset()  # texts of the table that are out of date
     added: Ints | None = None  # joined
+    trust: float = 1.0  # how far they are believed, up to 1
 
-    def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Place]:
+    def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Occurrence]:
         """Return places where the end of a history stands, with up to `follow` ids behind it there."""
-        found: list[Place] = []
+        found: list[Occurrence] = []
         if self.table is not None:
             places = self.table.find(history, _PLACES_PER_LENGTH, follow, self.removed, longer_than)
             found += islice(places, _MAX_PLACES)
@@ -174,9 +182,9 @@ class SearchedTexts:
         return found
 
 
-def find_places(
+def find_occurrences(
     texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
-) -> list[Place]:
+) -> list[Occurrence]:
     """Return places in several tables' texts, the longest matches first; documents are numbered apart.
 
     Of a rewritten history those places whose match is longer than any of the history as it is.
@@ -194,9 +202,9 @@ def find_places(
 
 def _find_in_each(
     texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, longer_than: int = 0
-) -> list[Place]:
+) -> list[Occurrence]:
     return [
-        place._replace(document=place.document * len(texts) + number)
+        place._replace(document=place.document * len(texts) + number, trust=one.trust)
         for number, one in enumerate(texts)
         for place in one.find(history, follow, longer_than)
     ]

@@ -20,12 +20,12 @@ import numpy as np
 from ngram_builders.arrays import I64, U64, Ints
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import HIGHEST_ORDER, Run, group_starts, hash_bits, other, prune, token_bits
+from ngram_builders.scratch import replace_file, write_error
 from ngram_builders.table.format import (
     BLOCK_ROWS,
     COUNT_OVERFLOW,
     FINGERPRINT_BITS,
     ONES,
-    POINTERS,
     SECTION_DTYPES,
     SHAPE_BITS,
     TEXT_SECTIONS,
@@ -38,9 +38,7 @@ from ngram_builders.table.format import (
     directory_bits,
     pack_header,
     read_summary,
-    replace_file,
     token_dtype,
-    write_error,
 )
 from ngram_builders.table.suffix_array import SuffixArray
 
@@ -50,8 +48,14 @@ _CHUNK_ROWS = 1 << 20  # contexts sorted into directories at a time
 _MAX_ENTRIES = 2**32  # what a pointer can address
 
 
-def _group_by_context(run: Run, vocab_size: int, first_row: int = 0) -> dict[str, Ints]:
-    """A run's rows as sections, and the contexts themselves under "contexts"; no directory, no overflow."""
+def group_by_context(
+    run: Run, vocab_size: int, first_row: int = 0, before: Sequence[int] = (0, 0, 0), *, is_signed: bool = True
+) -> dict[str, Ints]:
+    """A run's rows as parts of sections, and the contexts themselves under "contexts"; no directory.
+
+    before: how many entries, stored counts and wide rows there are before the first row. Counts without signs are
+    kept in one byte, and the large ones apart.
+    """
     bits = token_bits(vocab_size)
     contexts = run.records >> np.uint64(bits)
     starts = group_starts(contexts)
@@ -67,12 +71,17 @@ def _group_by_context(run: Run, vocab_size: int, first_row: int = 0) -> dict[str
     of_wide = np.cumsum(run.counts[np.repeat(is_wide, widths)], dtype=np.int64)
     totals = np.diff(of_wide[np.cumsum(widths[is_wide]) - 1], prepend=0)
     fingerprints = contexts[starts] & np.uint64(2**FINGERPRINT_BITS - 1)
+    pointers = np.stack((starts[blocks], stored_before[blocks], wide_before[blocks]), axis=1) + before
+    counts = run.counts[np.repeat(stored > 0, widths)]
+    large = np.flatnonzero(counts >= COUNT_OVERFLOW)
     return {
         "contexts": contexts[starts],
         "heads": (fingerprints << np.uint64(SHAPE_BITS) | shapes.astype(np.uint64)).astype("<u4"),
-        "pointers": np.stack((starts[blocks], stored_before[blocks], wide_before[blocks]), axis=1).reshape(-1),
+        "pointers": pointers.reshape(-1),
         "tokens": (run.records & np.uint64(2**bits - 1)).astype(token_dtype(vocab_size)),
-        "counts": run.counts[np.repeat(stored > 0, widths)],
+        "counts": counts if is_signed else np.minimum(counts, COUNT_OVERFLOW),
+        "overflow_places": large[: 0 if is_signed else None] + before[1],
+        "overflow_counts": counts[large[: 0 if is_signed else None]],
         "wide_widths": widths[is_wide],
         "wide_totals": totals,
     }
@@ -80,7 +89,7 @@ def _group_by_context(run: Run, vocab_size: int, first_row: int = 0) -> dict[str
 
 def build_columns(run: Run, vocab_size: int) -> Columns:
     """A run, with counts of any sign, as columns in memory."""
-    rows = _group_by_context(run, vocab_size)
+    rows = group_by_context(run, vocab_size)
     contexts = rows.pop("contexts").astype(np.uint64, copy=False)
     sizes = _count_orders(contexts, vocab_size)
     ends = np.cumsum(sizes)
@@ -91,14 +100,11 @@ def build_columns(run: Run, vocab_size: int) -> Columns:
         row, end = ends[order - 2] - sizes[order - 2], ends[order - 2]
         parts += _build_directory([contexts[row:end]], bits, vocab_size, row)
     rows["pointers"] = np.append(rows["pointers"], [len(run), len(rows["counts"]), len(rows["wide_totals"])])
-    for name in ("pointers", "wide_widths"):
+    for name in ("pointers", "wide_widths", "overflow_places", "overflow_counts"):
         rows[name] = rows[name].astype("<u4")
-    none = np.empty(0, dtype="<u4")
     return Columns(
         **rows,
         directory=np.concatenate(parts).astype("<u4"),
-        overflow_places=none,
-        overflow_counts=none,
         orders=places,
         vocab_size=vocab_size,
     )
@@ -187,26 +193,18 @@ class _TableBuilder:
 
     def append(self, run: Run) -> None:
         """Add a run of whole contexts, all counts above 0 unless they are signed."""
-        rows = _group_by_context(run, self.vocab_size, self.contexts)
-        counts, before = rows["counts"], [self.entries, self.stored, self.wide]
-        rows["pointers"] = rows["pointers"] + np.tile(before, len(rows["pointers"]) // POINTERS)
-        if not self.is_signed:
-            large = np.flatnonzero(counts >= COUNT_OVERFLOW)
-            rows |= {
-                "counts": np.minimum(counts, COUNT_OVERFLOW),
-                "overflow_places": large + self.stored,
-                "overflow_counts": counts[large],
-            }
+        before = [self.entries, self.stored, self.wide]
+        rows = group_by_context(run, self.vocab_size, self.contexts, before, is_signed=self.is_signed)
         for name, column in rows.items():
             self.sections[name].append(column)
         self.contexts += len(rows["contexts"])
         self.sizes += _count_orders(rows["contexts"], self.vocab_size)
         self.entries += len(run)
-        self.stored += len(counts)
+        self.stored += len(rows["counts"])
         self.wide += len(rows["wide_totals"])
         self.ngrams += int((rows["tokens"] != other(self.vocab_size)).sum())
         if self.entries >= _MAX_ENTRIES:
-            raise UserError("one table holds fewer than 2^32 n-grams; build several smaller domains")
+            raise UserError("one table holds fewer than 2^32 n-grams; build several smaller tables")
 
     def add_texts(self, texts: SuffixArray) -> None:
         """Add the texts that were counted."""

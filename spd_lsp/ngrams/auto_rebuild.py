@@ -1,4 +1,4 @@
-"""Outdated n-gram domains are rebuilt in background processes of low priority, one at a time.
+"""Outdated n-gram tables are rebuilt in background processes of low priority, one at a time.
 
 In: outdated domains, and the command that rebuilds one. A server notices the new table by itself. Each table is
 rebuilt at most once, so that a build that fails is not repeated.
@@ -11,21 +11,21 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ngram_builders.programs import AWAY
-from ngram_builders.registry.domains import Domain
+from ngram_builders.programs import NEUTRAL_CWD
+from ngram_builders.registry.domains import NgramTable
 from spd_lsp.ngrams.background_process import BACKGROUND, lower_priority
 
 
 class Rebuilder:
     """Runs at most one build, which is stopped with this object."""
 
-    def __init__(self, command: Callable[[Domain], Sequence[str]]) -> None:
+    def __init__(self, command: Callable[[NgramTable], Sequence[str]]) -> None:
         self.command = command
-        self.tried: dict[str, tuple[Path, ...]] = {}  # domain -> the table to be replaced
-        self.running: tuple[Domain, subprocess.Popen[bytes]] | None = None
+        self.tried: dict[str, tuple[Path, ...]] = {}  # table -> its files that are to be replaced
+        self.running: tuple[NgramTable, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
 
-    def update(self, outgrown: Iterable[Domain]) -> None:
+    def update(self, outgrown: Iterable[NgramTable]) -> None:
         """Check on the running build, and start the next one. Never blocks."""
         if self.running is not None:
             domain, process = self.running
@@ -40,8 +40,8 @@ class Rebuilder:
             self.tried[chosen.name] = chosen.paths
             self.start(chosen)
 
-    def start(self, domain: Domain) -> None:
-        """Rebuild a domain in the background, from a working folder that is no repository.
+    def start(self, domain: NgramTable) -> None:
+        """Rebuild a table in the background, from a working folder that is no repository.
 
         The build's standard input ends when this process does, however that ends.
         """
@@ -52,7 +52,7 @@ class Rebuilder:
                 stdin=subprocess.PIPE,
                 stdout=nothing,
                 stderr=nothing,
-                cwd=AWAY,
+                cwd=NEUTRAL_CWD,
                 creationflags=BACKGROUND,
             )
         except OSError:
@@ -72,6 +72,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def outdated_message(domain: Domain) -> str:
-    """Return the message for a domain that was not rebuilt."""
-    return f"n-gram domain {domain.name} is outdated; run: spd-lsp ngrams rebuild {domain.name}"
+def outdated_message(domain: NgramTable) -> str:
+    """Return the message for a table that was not rebuilt."""
+    return f"n-gram table {domain.name} is outdated; run: spd-lsp ngrams rebuild {domain.name}"

@@ -9,14 +9,14 @@ import threading
 from contextlib import suppress
 
 BACKGROUND = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)  # creation flags, which only Windows has
-_LEAST_PRIORITY = 19
+_PRIORITY = 10  # as `nice` has it; with the least, 3 seconds of work take minutes where all cores are busy
 
 
 def lower_priority(process: int) -> None:
-    """Give a process that was just started the least priority; Windows does so with the creation flags."""
+    """Give a process that was just started a low priority; Windows does so with the creation flags."""
     if sys.platform != "win32":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, process, _LEAST_PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, process, _PRIORITY)
 
 
 def end_with_input() -> None:

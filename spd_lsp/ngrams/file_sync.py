@@ -1,4 +1,4 @@
-"""Keeps one n-gram domain up to date with its files: what changed on disk since the build is counted too.
+"""Keeps one n-gram table up to date with its files: what changed on disk since the build is counted too.
 
 In: the contents of the domain's table, file by file, and the disk. Out: a ledger whose overlay holds the
 difference. Nothing is written: after a restart the files are scanned again. Knows nothing of editors.
@@ -7,51 +7,35 @@ difference. Nothing is written: after a restart the files are scanned again. Kno
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ngram_builders.arrays import Ints
+from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import stream
-from ngram_builders.registry.domains import Domain
+from ngram_builders.ngrams import with_boundaries
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
 from ngram_builders.sources.git_repository import checkout_state
-from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.sources.rules.selection import Selection
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
+NAME = re.compile(r"[^\W\d]\w{2,}")
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 _MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
 MAX_DRIFT = 100_000  # n-grams in the overlay from which a rebuild is due; below, it costs next to nothing
-MAX_CHANGED_FILES = 50  # or files; they need not have been read
-
-
-class TableContents(Protocol):
-    """What a domain's current table contains."""
-
-    @property
-    def files(self) -> dict[str, tuple[int, int, bytes]]:
-        """Size, time of change and digest of every file, by path."""
-
-    @property
-    def is_old(self) -> bool:
-        """Whether secrets are in the table that are masked now."""
-
-    @property
-    def documents(self) -> Sequence[Sequence[bytes | None]]:
-        """The digests of each layer's texts, None where a later layer replaced one."""
-
-    def ids(self, digest: bytes) -> Ints | None:
-        """The ids of the text with that digest, if they are still known."""
+_MAX_CHANGED_FILES = 50  # or files; they need not have been read
+_MAX_GONE_UNNAMED = 8  # deleted files that are subtracted before their names could be found
 
 
 def real_path(file: Path) -> str:
-    """Return a file's path without links, by which domains know it."""
+    """Return a file's path without links, by which tables know it."""
     try:
         return str(file.resolve())
     except (OSError, RuntimeError):  # a cycle of links
@@ -67,48 +51,52 @@ def _state_of(path: str) -> State | None:
     return status.st_size, status.st_mtime_ns
 
 
-class DomainSync:
-    """A domain and the current state of its files."""
+class TableSync:
+    """A table and the current state of its files."""
 
     def __init__(
         self,
-        domain: Domain,
-        contents: TableContents,
+        domain: NgramTable,
+        contents: IndexedFiles,
         tokenizer: IncrementalTokenizer,
         *,
-        end_of_text: int,
-        vocab_size: int,
         is_open: Callable[[str], bool],
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.domain = domain
         self.contents = contents
         self.tokenizer = tokenizer
-        self.end_of_text = end_of_text
+        self.end_of_text = tokenizer.tokenizer.end_of_text
         self.is_open = is_open
         self.on_change = on_change  # called when other texts are counted than before
         files = contents.files
         self.states: dict[str, State] = {path: (size, time) for path, (size, time, _) in files.items()}
         held: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
-        self.ledger = Ledger(Overlay(vocab_size=vocab_size, orders=domain.orders), held, self.read)
+        overlay = Overlay(vocab_size=tokenizer.tokenizer.vocab_size, orders=domain.orders)
+        self.ledger = Ledger(overlay, held, self.read)
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
         self.inclusion: dict[str, bool] = {}
         self.changed: set[str] = set()  # files that changed, appeared or went since the table was built
+        self.gone_names: frozenset[str] = frozenset()  # that no file has any more, while the table counts them
         self.checkout = self._checkout()
-        language = domain.recipe.get("language")
-        self.wanted = related_languages(str(language)) if language else None
+        self.selection = Selection.of(domain.recipe)
 
     def read(self, key: Hashable) -> tuple[Ints, ...] | None:
         """Return the token streams of a text that the table contains."""
         ids = self.contents.ids(key) if isinstance(key, bytes) else None
-        return None if ids is None else (stream(ids, self.end_of_text),)
+        return None if ids is None else (with_boundaries(ids, self.end_of_text),)
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the domain should be rebuilt."""
+        """Whether the table should be rebuilt."""
         overlay = self.ledger.overlay
-        has_drifted = overlay.full or overlay.size > MAX_DRIFT or len(self.changed) > MAX_CHANGED_FILES
+        has_drifted = overlay.full or overlay.size > MAX_DRIFT or len(self.changed) > _MAX_CHANGED_FILES
         return self.contents.is_old or has_drifted
+
+    @property
+    def hidden(self) -> set[str]:
+        """Deleted files that the table still counts."""
+        return {path for path in self.ledger.hidden if isinstance(path, str)}
 
     @property
     def is_checked_out_anew(self) -> bool:
@@ -119,7 +107,7 @@ class DomainSync:
         return [] if "package" in self.domain.recipe else [checkout_state(root) for root in self.domain.roots]
 
     def includes(self, path: str) -> bool:
-        """Whether a build of the domain would count this file; asked of the disk once."""
+        """Whether a build of the table would count this file; asked of the disk once."""
         if path in self.states:
             return True
         if path not in self.inclusion:
@@ -129,8 +117,8 @@ class DomainSync:
     def _would_include(self, path: Path) -> bool:
         """Whether a file that the table does not contain is one of its sources, or will be once it has text."""
         try:
-            return language_of(path, self.wanted) in (self.wanted or {language_of(path)}) and any(
-                skip_reason(path, root, self.wanted) in (None, EMPTY)
+            return any(
+                skip_reason(path, root, self.selection) in (None, EMPTY)
                 for root in self.domain.roots
                 if path.is_relative_to(root)
             )
@@ -143,7 +131,7 @@ class DomainSync:
         self.checkout = self._checkout()
         missing, unread, changed = dict.fromkeys(self.states), [], []
         for root in self.domain.roots:
-            for number, (path, verdict) in enumerate(walk_sources(str(root), self.wanted)):
+            for number, (path, verdict) in enumerate(walk_sources(str(root), self.selection)):
                 if number % _FILES_PER_STEP == 0:
                     yield
                 if isinstance(verdict, SourceFile):
@@ -153,14 +141,15 @@ class DomainSync:
                 elif verdict == UNREADABLE:
                     unread.append(path)
         gone = [path for path in missing if not path.startswith(tuple(unread)) and not self.is_open(path)]
-        self._note(changed, gone)
-        for path in gone:
-            self._apply(path, None, None)
-            yield
-        for path in changed:
+        self._note([*changed, *self.hidden], gone)
+        yield from self.find_gone_names()
+        for path in changed:  # first: that is little of most files, where a deleted one is all of it
             if self.ledger.overlay.full:
                 return
             yield from self.sync_file(path)
+            yield
+        for path in gone:
+            self._apply(path, None, None)
             yield
 
     def note_changed(self, paths: Sequence[str]) -> None:
@@ -170,14 +159,41 @@ class DomainSync:
 
     def _note(self, changed: Sequence[str], gone: Sequence[str]) -> None:
         self.changed.update(changed, gone)
+        before = self.hidden
+        self.ledger.reveal(changed)
         self.ledger.hide(gone)
-        if gone:
+        if self.hidden != before:
             self.on_change()
 
+    def find_gone_names(self) -> Iterator[None]:
+        """Learn which names only deleted files have, in steps, where it takes long to subtract these."""
+        gone = self.hidden
+        if len(gone) <= _MAX_GONE_UNNAMED or not self.tokenizer.is_lossless:
+            self.gone_names = frozenset()
+            return
+        left = self.states.keys() | self.changed
+        texts = (self._text_of(path) for path in left.difference(gone))
+        self.gone_names = yield from _find_gone_names(map(self._counted_text, gone), texts)
+        self.on_change()
+
+    def _text_of(self, path: str) -> str:
+        """A file's text as it is now; empty if it is no source."""
+        if path not in self.changed:
+            return self._counted_text(path)
+        try:
+            return decode_source(read_file(path), path)[0]
+        except (NotSource, OSError):
+            return ""
+
+    def _counted_text(self, path: str) -> str:
+        counted = self._counted(path)
+        return counted.data.decode(errors="replace") if counted else ""
+
     def sync_changed(self, path: str) -> Iterator[None]:
-        """Count a file that changed on disk, if it is one of the domain's, and pause."""
+        """Count a file that changed on disk, if it is one of the table's, and pause."""
         self.inclusion.pop(path, None)
         if self.includes(path):
+            self.changed.add(path)
             yield from self.sync_file(path)
         yield
 
@@ -207,9 +223,14 @@ class DomainSync:
         key = text_digest(text.encode())
         known = self.ledger.streams(key)
         if known is None:
-            encoded = yield from self.tokenizer.encode_in_steps(text)
-            known = (stream(encoded.ids, self.end_of_text),)
+            encoded = yield from self.tokenizer.update_in_steps(self._counted(path), text)
+            known = (with_boundaries(encoded.ids, self.end_of_text),)
         return CountedText(key, known)
+
+    def _counted(self, path: str) -> EncodedText | None:
+        """What is counted of a file; None if that is nothing, or not known."""
+        streams = self.ledger.streams_of(path)
+        return self.tokenizer.from_ids(streams[0][1:-1]) if streams else None
 
     def _apply(self, path: str, state: State | None, document: CountedText | None) -> None:
         """Count a file as it is now, if the overlay has room for it."""
@@ -221,3 +242,15 @@ class DomainSync:
                 (self.refused if document is None else self.states)[path] = state
         if self.ledger.keys.get(path) != before:
             self.on_change()
+
+
+def _find_gone_names(gone: Iterable[str], left: Iterable[str]) -> Generator[None, None, frozenset[str]]:
+    """Return the names of texts that are gone which no text that is left has; pauses after each text."""
+    names: set[str] = set()
+    for text in gone:
+        names.update(NAME.findall(text))
+        yield
+    for text in left:
+        names.difference_update(NAME.findall(text))
+        yield
+    return frozenset(names)

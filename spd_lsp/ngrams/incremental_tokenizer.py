@@ -20,17 +20,20 @@ import numpy.typing as npt
 from ngram_builders.arrays import I32, U8
 from ngram_builders.table.overlay import common_prefix_length
 
-MIN_AGREEING_TOKENS = 4  # tokens that must be the same beyond an anchor
+_MIN_AGREEING_TOKENS = 4  # tokens that must be the same beyond an anchor
 # Tokens next to a change that are not relied on, and how many more an anchor is looked for among. The second pair
 # is tried where the first finds none or does not agree; after that the whole text is encoded.
 _TRIES = ((2, 128), (64, 1024))
 _STEP = 16_000  # characters encoded at once where there may be pauses; about 15 ms
 _MAX_AGAIN = 4  # times the length of a text; beyond that its parts are encoded apart
-_LONG = 100_000  # characters beyond which a text without anchors is encoded in parts
+_LONG = 100_000  # characters beyond which a text without anchors is encoded in steps only
 
 
 class Tokenizer(Protocol):
     """The tokenizer of a model."""
+
+    end_of_text: int
+    vocab_size: int
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without marks of any kind."""
@@ -101,6 +104,17 @@ class IncrementalTokenizer:
             encoded, start = grown or self._appended(encoded, text[start:end]), end
         return encoded
 
+    def update_in_steps(self, old: EncodedText | None, text: str) -> Generator[None, None, EncodedText]:
+        """Encode a text where it differs from the old one, or all of it with pauses where that is much."""
+        if old is not None:
+            data = text.encode()
+            if (
+                len(data) - sum(_alike(old.data, data)) <= _STEP
+                and (new := self.try_update(old, text)) is not None
+            ):
+                return new
+        return (yield from self.encode_in_steps(text))
+
     def _appended(self, old: EncodedText, text: str) -> EncodedText:
         """Both encoded apart: without anchors, the whole text would be read again with each part of it."""
         new = self.encode(text)
@@ -109,19 +123,11 @@ class IncrementalTokenizer:
             return EncodedText(old.data + new.data, ids, None)
         return EncodedText(old.data + new.data, ids, np.concatenate((old.ends, len(old.data) + new.ends)))
 
-    def update(self, old: EncodedText | None, text: str) -> EncodedText:
-        """Encode a text where it differs from the old one."""
-        if (new := self.try_update(old, text) if old else None) is not None:
-            return new
-        return self._encode_long(text) if old and len(text) > _LONG else self.encode(text)
-
-    def _encode_long(self, text: str) -> EncodedText:
-        steps = self.encode_in_steps(text)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+    def update(self, old: EncodedText | None, text: str) -> EncodedText | None:
+        """Encode a text where it differs from the old one; None where all of a long text has to be encoded."""
+        new = self.try_update(old, text) if old else None
+        is_long = old is not None and len(text) > _LONG
+        return new if new is not None or is_long else self.encode(text)
 
     def try_update(self, old: EncodedText, text: str) -> EncodedText | None:
         """Encode a text where it differs from the old one; None if there are no anchors around that."""
@@ -129,11 +135,9 @@ class IncrementalTokenizer:
         if data == old.data:
             return old
         if old.ends is not None and len(old.ids):
-            before = common_prefix_length(as_array(old.data), as_array(data))
-            rest = as_array(old.data)[before:], as_array(data)[before:]
-            after = common_prefix_length(rest[0][::-1], rest[1][::-1])
+            alike = _alike(old.data, data)
             for away, reach in _TRIES:
-                ids = self.patch(old, data, (before, after), away, reach)
+                ids = self.patch(old, data, alike, away, reach)
                 if ids is not None:
                     return self._with_ends(data, ids)
         return None
@@ -152,18 +156,18 @@ class IncrementalTokenizer:
         shift = len(data) - len(old.data)
         whole = last == len(old.ids)
         # Beyond the anchor a few tokens more are read than compared: the last of a window may be cut.
-        beyond = len(old.ids) if whole else min(len(old.ids), last + 3 * MIN_AGREEING_TOKENS)
+        beyond = len(old.ids) if whole else min(len(old.ids), last + 3 * _MIN_AGREEING_TOKENS)
         end = len(data) if beyond == len(old.ids) else int(old.ends[beyond - 1]) + shift
         window = data[start:end].decode(errors="replace")
         new = np.array(self.tokenizer.encode(window), dtype=np.int32)
         spelled = self._with_ends(data[start:end], new)
-        if spelled.ends is None or not same(new, old.ids[first:], MIN_AGREEING_TOKENS if first else 0):
+        if spelled.ends is None or not same(new, old.ids[first:], _MIN_AGREEING_TOKENS if first else 0):
             return None
         if whole:
             return np.concatenate((old.ids[:first], new))
         place = int(old.ends[last - 1]) + shift - start
         at = cut(spelled.ends, place)
-        agree = min(MIN_AGREEING_TOKENS, len(old.ids) - last)
+        agree = min(_MIN_AGREEING_TOKENS, len(old.ids) - last)
         if at == 0 or int(spelled.ends[at - 1]) != place or not same(new[at:], old.ids[last:], agree):
             return None
         return np.concatenate((old.ids[:first], new[:at], old.ids[last:]))
@@ -171,7 +175,7 @@ class IncrementalTokenizer:
     def left_anchor(self, old: EncodedText, before: int, away: int, reach: int) -> int | None:
         """The nearest anchor with some unchanged tokens between it and the first change; 0 is the text's start."""
         assert old.ends is not None
-        last = cut(old.ends, before) - MIN_AGREEING_TOKENS - away
+        last = cut(old.ends, before) - _MIN_AGREEING_TOKENS - away
         first = max(1, last - reach)
         places = self.anchors(old.ids, first, last + 1)
         if len(places):
@@ -197,6 +201,12 @@ class IncrementalTokenizer:
 def same(new: I32, old: I32, count: int) -> bool:
     """Whether the first so many ids are there in both and the same."""
     return len(new) >= count <= len(old) and bool(np.array_equal(new[:count], old[:count]))
+
+
+def _alike(old: bytes, new: bytes) -> tuple[int, int]:
+    """How many bytes are the same at the start and at the end. Example: b"aab", b"aacb" -> (2, 1)."""
+    before = common_prefix_length(as_array(old), as_array(new))
+    return before, common_prefix_length(as_array(old)[before:][::-1], as_array(new)[before:][::-1])
 
 
 def as_array(data: bytes) -> U8:

@@ -1,7 +1,7 @@
-"""N-grams of what is being written: open buffers, accepted completions and files changed since a table was built.
+"""N-grams of what is being written: open buffers and files changed since a table was built.
 
-In: open documents, the cursor, the completions shown there. Out: columns of signed counts, one set for each synced
-domain and one for open files of no domain. Knows neither LSP nor models.
+In: open documents and the cursor. Out: columns of signed counts, one set for each table that is kept in sync and
+one for open files of no table. Knows neither LSP nor models.
 
 The cursor's line is not counted, or text right of the cursor would predict itself. So typing within a line costs
 nothing, and leaving it counts it. Everything runs in one thread; what takes long is done in `run_idle_work`.
@@ -13,35 +13,30 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
 
 import numpy as np
 
+from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.counting.tokenize import text_digest
-from ngram_builders.ngrams import stream
-from ngram_builders.registry.domains import Domain
+from ngram_builders.ngrams import with_boundaries
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
-from spd_lsp.ngrams.file_sync import DomainSync, TableContents, real_path
+from spd_lsp.ngrams.file_sync import TableSync, real_path
+from spd_lsp.ngrams.followed_tables import FollowedTables, Read, Steps
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, OpenNames, clean, countable, place_of
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
-Steps = Iterator[None]  # background work that can pause after each step
 
 _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
 _MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
-MAX_FILES_AT_ONCE = 2_000  # of a domain, listed before a completion; about 5 ms
-MAX_ACCEPTED = 50  # accepted completions that count
 _MAX_BESIDE = 32  # open documents that a model may read beside one
-_MIN_ACCEPTED_LENGTH = 3  # characters; shorter texts may as well be typed
-_MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a domain
-_SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
-_CHECKOUT_PAUSE_FACTOR = 10  # or once git has changed files: other programs write its index at every save, too
 
 
 @dataclass(slots=True)
@@ -55,52 +50,23 @@ class Buffer:
     document: CountedText | None = None  # None if nothing is to be counted
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The completions shown, and where."""
-
-    name: str = ""
-    source: str = ""
-    cursor: int = 0
-    texts: tuple[str, ...] = ()
-
-    def accepted(self, opened: OpenDocument) -> int:
-        """Return the end of the accepted text if the document grew by exactly one of the completions, else 0."""
-        end = self.cursor + len(opened.text) - len(self.source)
-        if opened.name != self.name or opened.text[self.cursor : end] not in self.texts:
-            return 0
-        return end if opened.text[: self.cursor] == self.source[: self.cursor] else 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Accepted:
-    """A line that was completed: from the line end before it to the end of the accepted text."""
-
-    name: str
-    text: str
-    document: CountedText
-
-
 class LiveIndex:
     """Counts of open buffers and changed files, relative to the tables."""
 
-    def __init__(self, tokenizer: IncrementalTokenizer, *, end_of_text: int, vocab_size: int) -> None:
+    def __init__(self, tokenizer: IncrementalTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.end_of_text = end_of_text
-        self.vocab_size = vocab_size
+        self.end_of_text = tokenizer.tokenizer.end_of_text
+        self.vocab_size = tokenizer.tokenizer.vocab_size
         self.buffers: dict[str, Buffer] = {}
         self.names = OpenNames()
         self.active = ""  # the document with the cursor
-        self.offer = Offer()
-        self.accepted: list[Accepted] = []
-        self.tables: dict[str, tuple[Path, ...]] = {}  # of each domain in use, by its name
-        self.synced: dict[str, DomainSync] = {}  # the domains whose contents are known
-        self.unassigned: dict[frozenset[str], Ledger] = {}  # by kin of languages: open files of no domain
+        self.unassigned: dict[frozenset[str], Ledger] = {}  # by group of languages: open files of no table
         self.serial = itertools.count()
         self.revision = 0  # changes with what is counted, but for edits of open documents
         self.deferred: dict[str, None] = {}  # documents to be encoded between requests
-        self.due: dict[str, tuple[float, float]] = {}  # from when and until when each domain is to be scanned
         self.queue: deque[Steps] = deque()
+        self.tables = FollowedTables(self.queue)
+        self.synced = self.tables.synced
         self.ended = False
 
     # Updates from the editor.
@@ -121,7 +87,8 @@ class LiveIndex:
 
         Its lines end in "\\n", as tokens know them: `context.plain` makes them so and moves the cursor with them.
         """
-        last, self.active = self.active, opened.name
+        last = self.active
+        self.active = opened.name
         if last != opened.name and last in self.buffers:
             self.show(self.buffers[last].opened, None)
             self.assign_again(last)
@@ -129,43 +96,32 @@ class LiveIndex:
         self.show(opened, line_around(opened.text, cursor))
 
     def update_files(self, files: Iterable[Path]) -> None:
-        """Count files that changed on disk, those first that are gone: a few now, the rest between requests."""
-        paths = sorted(map(real_path, files), key=os.path.lexists)
+        """Count files that changed on disk: a few now, the rest between requests, at last those that are gone."""
+        paths = sorted(map(real_path, files), key=os.path.lexists, reverse=True)
         synced = list(self.synced.values())
         for sync in synced:
             sync.note_changed(paths)
+            self.queue.append(sync.find_gone_names())
         steps = (step for path in paths for sync in synced for step in sync.sync_changed(path))
         deque(islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
         self.queue.append(steps)
 
-    def record_offer(self, opened: OpenDocument, cursor: int, texts: Iterable[str]) -> None:
-        """Remember the completions shown, to detect which one is accepted."""
-        chosen = tuple(text for text in texts if len(text.strip()) >= _MIN_ACCEPTED_LENGTH)
-        self.offer = Offer(opened.name, opened.text, cursor, chosen)
-
     # Queries.
 
-    def columns(self, domain: Domain, read: Callable[[], TableContents | None]) -> tuple[Columns, ...]:
-        """Return the overlay of a domain's table; it is kept up to date from the first call on.
-
-        `read` returns the contents of the table. If they are unknown, there is no overlay.
-        """
-        name, files, now = domain.name, (domain.path, *domain.segments), time.monotonic()
-        if self.tables.get(name) != files or (name not in self.synced and self.due[name][1] <= now):
-            self.tables[name], self.due[name] = files, (now, now + _MIN_SCAN_PAUSE)
-            self.synced.pop(name, None)
-            self.queue.append(self.following(domain, read))
-            if domain.files <= MAX_FILES_AT_ONCE:
-                deque(self.queue[-1], maxlen=0)
-        return self.synced[name].ledger.overlay.columns if name in self.synced else ()
-
-    def outdated_domains(self) -> list[Domain]:
-        """Return the domains that should be rebuilt."""
-        return [sync.domain for sync in self.synced.values() if sync.is_outdated]
-
     def open_files(self, language: str | None) -> tuple[Columns, ...]:
-        """Return the counts of open files in this language that belong to no domain."""
-        return next((ledger.overlay.columns for kin, ledger in self.unassigned.items() if language in kin), ())
+        """Return the counts of open files in this language that belong to no table."""
+        return next((ledger.overlay.columns for group, ledger in self.unassigned.items() if language in group), ())
+
+    @property
+    def gone_check(self) -> Callable[[str], bool] | None:
+        """What tells whether a name is gone; None while none is."""
+        has_gone = any(sync.gone_names and sync.ledger.hidden for sync in self.synced.values())
+        return self.is_gone if has_gone else None
+
+    def is_gone(self, name: str) -> bool:
+        """Whether only deleted files have a name, and no open document."""
+        gone = any(name in sync.gone_names for sync in self.synced.values() if sync.ledger.hidden)
+        return gone and not self.names.has(name)
 
     def texts_beside(self, document: OpenDocument) -> list[tuple[str, str]]:
         """Return the files and texts, secrets masked, of the documents in its language that were opened last."""
@@ -175,31 +131,32 @@ class LiveIndex:
         found = [(place, encoded.data.decode(errors="replace")) for place, encoded in islice(read, _MAX_BESIDE)]
         return found[::-1]
 
-    def following(self, domain: Domain, read: Callable[[], TableContents | None]) -> Steps:
-        """Keep a domain in sync from now on."""
-        contents = read()
-        yield
-        if contents is not None and self.tables.get(domain.name) == (domain.path, *domain.segments):
-            self.synced[domain.name] = DomainSync(
-                domain,
-                contents,
-                self.tokenizer,
-                end_of_text=self.end_of_text,
-                vocab_size=self.vocab_size,
-                is_open=lambda place: any(buffer.place == place for buffer in self.buffers.values()),
-                on_change=self.on_change,
-            )
-            self.on_change()
-            self.due[domain.name] = time.monotonic(), time.monotonic()
-            self.assign_all()
+    def columns(self, table: NgramTable, read: Read) -> tuple[Columns, ...]:
+        """Return the counts of what changed since a table was built; `read` returns the table's contents."""
+        return self.tables.columns(table, read, self._follow)
 
-    def retain(self, domains: Iterable[str]) -> None:
-        """Drop all other domains."""
-        for name in self.tables.keys() - set(domains):
-            del self.tables[name]
-            if self.synced.pop(name, None):
-                self.on_change()
-                self.assign_all()
+    def retain(self, tables: Iterable[str]) -> None:
+        """Drop all other tables."""
+        if self.tables.retain(tables):
+            self._on_other_tables()
+
+    def _follow(self, table: NgramTable, contents: IndexedFiles) -> None:
+        """Keep a table in sync with its files, but for those that are open."""
+        sync = TableSync(
+            table,
+            contents,
+            self.tokenizer,
+            is_open=lambda place: any(buffer.place == place for buffer in self.buffers.values()),
+            on_change=self.on_change,
+        )
+        self.tables.add(sync)
+        self._on_other_tables()
+
+    def _on_other_tables(self) -> None:
+        """Other tables are followed than before: open documents may belong to them."""
+        self.on_change()
+        for name in self.buffers:
+            self.assign_again(name)
 
     def on_change(self) -> None:
         """Other n-grams are counted than before, though no open document was edited."""
@@ -209,18 +166,19 @@ class LiveIndex:
 
     def show(self, opened: OpenDocument, excluded: LineSpan | None) -> None:
         """Count the text of a document."""
-        self.detect_acceptance(opened)
         buffer = self.buffers.get(opened.name)
         if buffer is not None and buffer.opened.language != opened.language:
             self.close(opened.name)
             buffer = None
         if buffer is not None and _differs_only_in_excluded(buffer, opened, excluded):
-            buffer.opened, buffer.excluded = opened, excluded
+            buffer.opened = opened
+            buffer.excluded = excluded
             return
         if buffer is None:
             buffer = self.buffers[opened.name] = Buffer(opened, place_of(opened), excluded)
             buffer.encoded = self.from_table(buffer)
-        buffer.opened, buffer.excluded = opened, excluded
+        buffer.opened = opened
+        buffer.excluded = excluded
         known = len(buffer.encoded.data) if buffer.encoded else 0
         # A document without the cursor can wait, unless little of it is new.
         if opened.name in self.deferred or len(opened.text) - known > (_MAX_IMMEDIATE if excluded or known else 0):
@@ -246,56 +204,53 @@ class LiveIndex:
         else:
             self.names.put(buffer.opened.name, buffer.opened.language, text)
             excluded = buffer.excluded and _moved(buffer.excluded, cleaned, text)
-            buffer.encoded = self.tokenizer.update(buffer.encoded, text)
+            encoded = self.tokenizer.update(buffer.encoded, text)
+            if encoded is None:
+                self.deferred[buffer.opened.name] = None
+                return
+            buffer.encoded = encoded
             buffer.document = self.document(buffer.encoded, text, excluded)
         self.assign(buffer)
 
     def document(self, encoded: EncodedText, text: str, excluded: LineSpan | None) -> CountedText:
         """Return the counted text: all of it, or the parts before and after the excluded line."""
         if excluded is None:
-            return CountedText(text_digest(encoded.data), (stream(encoded.ids, self.end_of_text),))
+            return CountedText(text_digest(encoded.data), (with_boundaries(encoded.ids, self.end_of_text),))
         start, end = excluded
         if encoded.ends is None:
-            before, after = (self.tokenizer.encode(part).ids for part in (text[:start], text[end:]))
+            before = self.tokenizer.encode(text[:start]).ids
+            after = self.tokenizer.encode(text[end:]).ids
         else:
             before, after = encoded.around(len(text[:start].encode()), len(text[:end].encode()))
         mark = [self.end_of_text]
         return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
 
     def assign(self, buffer: Buffer) -> None:
-        """Assign a buffer's counted text to the domains that include its file, or to the open files."""
-        documents: dict[Hashable, CountedText | None] = {buffer.place: buffer.document}
-        documents |= {line: line.document for line in self.accepted if line.name == buffer.opened.name}
+        """Assign a buffer's counted text to the tables that include its file, or to the open files."""
         owners = [one.ledger for one in self.synced.values() if buffer.opened.path and one.includes(buffer.place)]
         # The repository's counts would drown those of the file that is being written.
         is_apart = not owners or buffer.opened.name == self.active
-        for place, document in documents.items():
-            for ledger in owners:
-                ledger.put(place, None if is_apart else document)
-            self.put_unassigned(buffer.opened, place, document if is_apart else None)
+        for ledger in owners:
+            ledger.put(buffer.place, None if is_apart else buffer.document)
+        self.put_unassigned(buffer.opened, buffer.place, buffer.document if is_apart else None)
 
-    def put_unassigned(self, opened: OpenDocument, place: Hashable, document: CountedText | None) -> None:
+    def put_unassigned(self, opened: OpenDocument, place: str, document: CountedText | None) -> None:
         """Add a document to the open files of its language, or remove it."""
         language = opened.language or language_of(PurePath(opened.name))
         if language is not None:
-            kin = related_languages(language)
+            language_group = related_languages(language)
             if document is not None:
-                self.unassigned.setdefault(kin, Ledger(Overlay(vocab_size=self.vocab_size)))
-            if kin in self.unassigned:
-                self.unassigned[kin].put(place, document)
-
-    def assign_all(self) -> None:
-        """Assign every buffer to its domains again."""
-        for name in self.buffers:
-            self.assign_again(name)
+                self.unassigned.setdefault(language_group, Ledger(Overlay(vocab_size=self.vocab_size)))
+            if language_group in self.unassigned:
+                self.unassigned[language_group].put(place, document)
 
     def assign_again(self, name: str) -> None:
-        """Assign a document's buffer to its domains again, if it was read."""
+        """Assign a document's buffer to its tables again, if it was read."""
         if name in self.buffers and name not in self.deferred:
             self.assign(self.buffers[name])
 
     def on_saved(self, name: str) -> None:
-        """A document was saved: its file may now belong to a domain."""
+        """A document was saved: its file may now belong to a table."""
         if (buffer := self.buffers.get(name)) is not None:
             for sync in self.synced.values():
                 sync.inclusion.pop(buffer.place, None)
@@ -304,7 +259,6 @@ class LiveIndex:
     def close(self, name: str) -> None:
         """Stop counting a document's unsaved text."""
         self.deferred.pop(name, None)
-        self.forget(line for line in self.accepted if line.name == name)
         if (buffer := self.buffers.get(name)) is None:
             return
         self.show(buffer.opened, None)  # saved text need not be encoded again
@@ -316,28 +270,6 @@ class LiveIndex:
                 steps = sync.sync_file(buffer.place)
                 next(steps, None)  # finishes unless the file is long
                 self.queue.append(steps)
-
-    # Accepted completions.
-
-    def detect_acceptance(self, opened: OpenDocument) -> None:
-        """Detect an accepted completion, and drop accepted ones that were deleted since."""
-        self.forget(line for line in self.accepted if line.name == opened.name and line.text not in opened.text)
-        if not (end := self.offer.accepted(opened)):
-            return
-        line = opened.text[max(0, opened.text.rfind("\n", 0, self.offer.cursor)) : end]
-        self.offer = Offer()
-        if countable(opened, clean(line)) == clean(line):  # false if it contains a secret
-            ids = self.tokenizer.encode(clean(line)).ids
-            self.accepted.append(Accepted(opened.name, line, CountedText(next(self.serial), (ids,))))
-            self.forget(self.accepted[:-MAX_ACCEPTED])
-            self.assign_again(opened.name)
-
-    def forget(self, accepted: Iterable[Accepted]) -> None:
-        """Stop counting accepted lines."""
-        for line in list(accepted):
-            self.accepted.remove(line)
-            for ledger in (*(domain.ledger for domain in self.synced.values()), *self.unassigned.values()):
-                ledger.put(line, None)
 
     # Work between requests.
 
@@ -364,14 +296,8 @@ class LiveIndex:
         if not self.queue:
             self.queue.extend(self.read_deferred(name) for name in self.deferred)
         if not self.queue:
-            now = time.monotonic()
-            self.queue.extend(self.scan(name) for name in self.synced if self.is_due(name, now))
+            self.queue.extend(self.tables.due_scans())
         return self.queue[0] if self.queue else None
-
-    def is_due(self, name: str, now: float) -> bool:
-        """Whether a domain's files are to be looked at: after a while, or as git has changed them."""
-        soonest, latest = self.due[name]
-        return latest <= now or (soonest <= now and self.synced[name].is_checked_out_anew)
 
     def read_deferred(self, name: str) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
@@ -383,17 +309,6 @@ class LiveIndex:
             self.read(buffer)
             self.names.read(but=self.active)
             self.on_change()
-
-    def scan(self, name: str) -> Steps:
-        """Scan a domain's files for changes, and schedule the next scan."""
-        sync, spent, started = self.synced.get(name), 0.0, time.monotonic()
-        for step in sync.scan() if sync else ():
-            spent += time.monotonic() - started
-            yield step
-            started = time.monotonic()
-        ended = time.monotonic()
-        latest = ended + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
-        self.due[name] = ended + _CHECKOUT_PAUSE_FACTOR * spent, latest
 
 
 def line_around(text: str, cursor: int) -> LineSpan:
@@ -412,8 +327,10 @@ def _moved(excluded: LineSpan, text: str, masked: str) -> LineSpan:
 
 def _differs_only_in_excluded(buffer: Buffer, opened: OpenDocument, excluded: LineSpan | None) -> bool:
     """Whether a document differs from its last version in the excluded line at most."""
-    old, new = buffer.opened.text, opened.text
+    old = buffer.opened.text
+    new = opened.text
     if excluded is None or buffer.excluded is None:
         return excluded is None and buffer.excluded is None and old == new
-    (start, end), (new_start, new_end) = buffer.excluded, excluded
+    start, end = buffer.excluded
+    new_start, new_end = excluded
     return start == new_start and old[:start] == new[:start] and old[end:] == new[new_end:]

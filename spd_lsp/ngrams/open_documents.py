@@ -23,9 +23,8 @@ from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source, norm
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from ngram_builders.sources.masking import find_secrets
 from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.ngrams.file_sync import DomainSync, real_path
+from spd_lsp.ngrams.file_sync import NAME, TableSync, real_path
 
-_NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
 _LEXEME_BACKWARDS = re.compile(r"[ \t]*(\w+|[^\w\s])")  # the last one of a reversed text, in linear time
 _MIN_PROBABILITY = 0.01  # a word below this is not worth a draft's place
@@ -138,8 +137,8 @@ def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) 
 @lru_cache(_INDEXED_MODULES)
 def _sorted_names(text: str) -> list[str]:
     """Return the names of a module, without secrets, in order."""
-    names = set(_NAME.findall(text))
-    return sorted(names.difference(*(_NAME.findall(text[one.start : one.end]) for one in find_secrets(text))))
+    names = set(NAME.findall(text))
+    return sorted(names.difference(*(NAME.findall(text[one.start : one.end]) for one in find_secrets(text))))
 
 
 def _names_from(names: list[str], start: str) -> list[str]:
@@ -170,7 +169,7 @@ class OpenNames:
         """Read all texts that are new, except one document's."""
         for document in self._unread.keys() - {but}:
             language, text = self._unread.pop(document)
-            self._replace(document, language, frozenset(map(sys.intern, _NAME.findall(text))))
+            self._replace(document, language, frozenset(map(sys.intern, NAME.findall(text))))
 
     def find(self, start: str, language: str | None, without: str) -> Iterator[str]:
         """Yield the names that begin so in the documents of a language, one document left out."""
@@ -179,6 +178,11 @@ class OpenNames:
         for name in _names_from(self._sorted[language], start):
             if self._holders[language][name] > (known == language and name in own):
                 yield name
+
+    def has(self, name: str) -> bool:
+        """Whether an open document has a name."""
+        self.read()
+        return any(holders[name] for holders in self._holders.values())
 
     def _replace(self, document: str, language: str | None, names: frozenset[str]) -> None:
         """Let a document hold these names instead of those before."""
@@ -210,10 +214,10 @@ class ImportedModules:
         self._bytes_of = bytes_of
         self._texts: OrderedDict[Hashable, str] = OrderedDict()  # by the digest of a module
         self._asked: tuple[object, ...] = ()
-        self._paths: list[tuple[DomainSync, str]] = []
+        self._paths: list[tuple[TableSync, str]] = []
 
-    def find(self, document: OpenDocument, place: str, domains: Iterable[DomainSync]) -> Iterator[OpenDocument]:
-        """Yield the modules that a document at a place imports from the domains that its file belongs to."""
+    def find(self, document: OpenDocument, place: str, domains: Iterable[TableSync]) -> Iterator[OpenDocument]:
+        """Yield the modules that a document at a place imports from the tables that its file belongs to."""
         lines = tuple(match[1] for match in islice(_IMPORT.finditer(document.text), _MAX_IMPORT_LINES))
         owners = [one for one in domains if any(place.startswith(f"{root}{os.sep}") for root in one.domain.roots)]
         asked = lines, place, *((owner, len(owner.states)) for owner in owners)
@@ -223,10 +227,12 @@ class ImportedModules:
             paths = ((owner, path) for owner in owners for path in _resolve(owner, document, place, stems))
             self._paths = list(islice(paths, _MAX_MODULES))
         for domain, path in self._paths:
+            if path in domain.ledger.hidden:
+                continue
             yield OpenDocument(path, None, document.language, self._text(domain, path))
 
-    def _text(self, domain: DomainSync, path: str) -> str:
-        """Return the text of a file that the domain counts."""
+    def _text(self, domain: TableSync, path: str) -> str:
+        """Return the text of a file that the table counts."""
         digest = domain.ledger.keys.get(path)
         if digest not in self._texts:
             streams = domain.ledger.streams_of(path) or ()
@@ -263,12 +269,15 @@ def _stems(line: str) -> Iterator[tuple[int | None, str]]:
 
 
 def _resolve(
-    domain: DomainSync, document: OpenDocument, place: str, stems: Iterable[tuple[int | None, str]]
+    domain: TableSync, document: OpenDocument, place: str, stems: Iterable[tuple[int | None, str]]
 ) -> Iterator[str]:
-    """The files of a domain that these stems mean, each once: the nearest of those with the longest path."""
-    kin = related_languages(document.language or "")
+    """The files of a table that these stems mean, each once: the nearest of those with the longest path."""
+    language_group = related_languages(document.language or "")
     endings = [
-        f"{inner}.{end}" for end, of in LANGUAGE_BY_EXTENSION.items() if of in kin for inner in _INNER_FILES
+        f"{inner}.{end}"
+        for end, of in LANGUAGE_BY_EXTENSION.items()
+        if of in language_group
+        for inner in _INNER_FILES
     ]
     folders = list(Path(place).parents)
     seen = {place}
@@ -304,5 +313,5 @@ def clean(text: str) -> str:
 
 
 def place_of(opened: OpenDocument) -> str:
-    """Return the name by which domains know a document's file."""
+    """Return the name by which tables know a document's file."""
     return real_path(opened.path) if opened.path else opened.name

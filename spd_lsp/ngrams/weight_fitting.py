@@ -29,11 +29,11 @@ from ngram_builders.table.order_weights import (
     perplexity,
 )
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.interpolation import ORDER_WEIGHTS, doubt
+from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, doubt
 
 Observed = tuple[Observations, F64]  # of a document: probabilities by order, and by the model as it reads them
 
-MAX_FIT_TOKENS = 8_000  # more change the weights by hundredths
+_MAX_FIT_TOKENS = 8_000  # more change the weights by hundredths
 _WINDOW = 512  # tokens of a document that the model reads at once
 MIN_FIT_TOKENS = 500  # with fewer, weights would be chance
 
@@ -62,7 +62,7 @@ def observe_documents(
     shares: Sequence[float],
     streams: Iterable[Ids],
     orders: Sequence[int],
-    places: int = MAX_FIT_TOKENS,
+    places: int = _MAX_FIT_TOKENS,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[Observed]:
     """Yield the probabilities of documents of the first pool, each of them taken out of the counts meanwhile."""
@@ -94,8 +94,8 @@ def fit_weights(read: Sequence[Observed]) -> FitResult | None:
     shipped = tuple(map(tuple, expand_order_weights(ORDER_WEIGHTS)[1:].tolist()))
     for fitted_on, judged_on in ((read[::2], read[1::2]), (read[1::2], read[::2])):
         if fitted_on and judged_on:
-            seen, p, beside = _joined(judged_on)
-            crossed.append(mix_probabilities(seen, p, _fitted(fitted_on, shipped), beside))
+            seen, p, odds_of_judged = _joined(judged_on)
+            crossed.append(mix_probabilities(seen, p, _fitted(fitted_on, shipped), odds_of_judged))
     return FitResult(
         weights=_fitted(read, shipped),
         places=len(base),

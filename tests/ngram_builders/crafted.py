@@ -2,8 +2,8 @@
 
 Run in a separate process with libasan preloaded: LIBRARY FOLDER SECONDS SEED [CASE]. A crafted table is a real
 one, changed with knowledge of its parts, with valid checksums. It must be refused with a message, or be queried
-without a fault; if `verify` accepts it, kernel and numpy give the same results. FOLDER keeps the last table and
-the seed and number of its case; given as SEED and CASE, they run it again.
+without a fault; if `verify` accepts it, kernel and dictionaries give the same results. FOLDER keeps the last table
+and the seed and number of its case; given as SEED and CASE, they run it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import msgpack
 import numpy as np
 
 from ngram_builders.errors import UserError
-from ngram_builders.table import numpy_query
+from ngram_builders.ngrams import merge, negate
 from ngram_builders.table.format import (
     BLOCK_ROWS,
     FILE_PREFIX,
@@ -38,10 +38,12 @@ from ngram_builders.table.format import (
     align,
     read_header,
 )
-from ngram_builders.table.kernel import CompiledQuery
+from ngram_builders.table.kernel import open_library
+from ngram_builders.table.query import Query
 from ngram_builders.table.reader import Table
-from ngram_builders.table.shared_library import open_library
-from tests.ngram_builders.reference import write_texts
+from ngram_builders.table.writer import write_table
+from tests.ngram_builders.pools import Expected, counted
+from tests.ngram_builders.reference import run_of_texts, write_texts
 
 Random = np.random.Generator
 Parts = tuple[dict[str, Any], dict[str, np.ndarray]]  # a table's header, and its sections
@@ -69,7 +71,7 @@ TEXT = [0, *np.random.default_rng(5).integers(0, 9, size=300).tolist()]
 WIDE_ROW = [token for i in range(40) for token in (1, i)]
 NARROW_ROW = [token for i in range(31) for token in (45, i)]
 CONTEXTS = [*([-1] * (8 - i) + TEXT[:i] for i in range(1, 8)), *(TEXT[i : i + 8] for i in range(0, 290, 9))]
-EQUAL_WEIGHTS = np.tri(9, 8, -1) / 10
+EQUAL_WEIGHTS = np.tri(9, 8, -1)[None] / 10
 CONTEXTS = np.array([*CONTEXTS, [-1] * 7 + [1], [-1] * 7 + [45], [-1] * 8, [2**62] * 8])
 
 
@@ -81,14 +83,17 @@ class Never(np.random.Generator):
 
 
 def real_tables(folder: Path) -> list[Path]:
-    """Write small tables of every kind: tokens of two and four bytes, pruned or not, wide and narrow rows."""
+    """Write small tables of every kind: of two and four bytes a token, pruned or not, with signs or not."""
     texts = [TEXT, WIDE_ROW, NARROW_ROW, [3, 4] * 300]
     kinds = ((50, (2, 3, 4), 1), (70_000, (2, 9), 1), (50, (2, 3), 2), (50, (5,), 1))
     made = [folder / f"real{number}.ngt" for number in range(len(kinds) + 1)]
     for path, (vocab_size, orders, least) in zip(made[1:], kinds, strict=True):
         write_texts(path, texts, vocab_size, orders=orders, least=least)
     write_texts(made[0], [], 50)
-    return made
+    change = merge([run_of_texts(texts[:2], 50, (2, 3)), negate(run_of_texts(texts[2:], 50, (2, 3)))])
+    facts = {"fingerprint": "a1b2", "vocab_size": 50, "orders": (2, 3), "min_count": {}, "sources": {}}
+    write_table(folder / "segment.ngt", [change], **facts, tokens=1, files=0, is_segment=True)  # type: ignore[arg-type]
+    return [*made, folder / "segment.ngt"]
 
 
 def read_parts(path: Path) -> Parts:
@@ -230,15 +235,16 @@ def in_separate_memory(columns: Columns) -> Columns:
     return replace(columns, **{name: getattr(columns, name).copy() for name in SECTION_DTYPES})
 
 
-def query_results(query: Any, given: tuple[Any, ...], random: Random) -> list[np.ndarray]:
+def query_results(query: Any, contexts: np.ndarray, random: Random) -> list[np.ndarray]:
     """Return the results of one query; check that the numbers make sense."""
-    contexts = CONTEXTS[random.integers(len(CONTEXTS), size=random.integers(0, 5)), random.integers(0, 8) :]
     candidates = random.choice([-1, 0, 1, 2, 30, 49, 2**16 - 1, 2**31], size=int(pick(random, (0, 1, 1, 2, 60))))
     n = int(pick(random, (0, 1, 2, 20, 300)))
     likely = np.where(random.random(60) < pick(random, (0, 0.5, 1)), -1, random.integers(0, 9, 60) / 64)
-    p, matched = query.probabilities(*given, contexts, candidates)
-    ids = query.successors(*given[:1], contexts, n)
-    both, p_f = query.mix_candidates(*given, contexts, likely.astype(np.float32), min(n, 60), EQUAL_WEIGHTS)
+    given = () if isinstance(query, Expected) else (contexts,)
+    p, matched = query.probabilities(*given, candidates)
+    ids = np.array(query.successors(*given, n))
+    weights = EQUAL_WEIGHTS.repeat(len(query.pools), axis=0)
+    both, p_f = query.mix_candidates(*given, likely.astype(np.float32), min(n, 60), weights)
     assert np.isfinite(p).all() and (p >= 0).all() and (p <= 1 + 1e-9).all() and np.isfinite(matched).all()
     assert (np.diff(ids) > 0).all() and (ids >= 0).all()
     assert np.isfinite(p_f).all() and (np.diff(both) > 0).all() and (both < 60).all()
@@ -246,16 +252,20 @@ def query_results(query: Any, given: tuple[Any, ...], random: Random) -> list[np
 
 
 def query_tables(library: ctypes.CDLL, tables: list[Table], sound: bool, random: Random) -> None:
-    """Query several tables with the kernel and numpy, which must agree on valid ones."""
+    """Query several tables with the kernel; of valid ones of one vocabulary it says what dictionaries say."""
     columns = [in_separate_memory(table.columns) for table in tables]
     one_pool = random.random() < 0.5
     pools, weights = ([columns], [0.5]) if one_pool else ([[table] for table in columns], [0.3] * len(columns))
-    compiled = CompiledQuery(library, pools, weights)
+    compiled = Query(library, pools, weights)
     for seed in random.integers(2**32, size=2):
-        by_kernel = query_results(compiled, (), np.random.default_rng(seed))
-        by_numpy = query_results(numpy_query, (pools, weights), np.random.default_rng(seed))
-        for left, right in zip(by_kernel, by_numpy, strict=True) if sound else ():
-            assert left.shape == right.shape and (abs(left - right) <= 1e-12).all(), (left, right)
+        contexts = CONTEXTS[random.integers(len(CONTEXTS), size=random.integers(0, 5)), random.integers(0, 8) :]
+        results = query_results(compiled, contexts, np.random.default_rng(seed))
+        if sound and len({one.vocab_size for one in columns}) == 1:
+            expected = Expected(list(map(counted, pools)), weights, columns[0].vocab_size, contexts)
+            for left, right in zip(
+                results, query_results(expected, contexts, np.random.default_rng(seed)), strict=True
+            ):
+                assert left.shape == right.shape and (abs(left - right) <= 1e-12).all(), (left, right)
 
 
 def run_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: Path, random: Random) -> str:
@@ -277,13 +287,15 @@ def run_case(library: ctypes.CDLL, real: list[Table], parts: list[Parts], path: 
 
 
 def run_known_cases(library: ctypes.CDLL, table: Table) -> None:
-    """Query what failed once: a narrow row that repeats one token with one candidate; no successors."""
-    one_token = replace(in_separate_memory(table.columns), tokens=np.zeros_like(table.columns.tokens))
-    for query in (CompiledQuery(library, [[one_token]], [1.0]), CompiledQuery(library, [[one_token] * 3], [1.0])):
-        assert query.probabilities(np.array([[45]]), np.array([0]))[0].max() <= 1
-        assert query.mix_candidates(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EQUAL_WEIGHTS)[
-            1
-        ].shape == (2, 0)
+    """Query what failed once: a narrow row that repeats one token; rows that begin beyond the last entry."""
+    columns = in_separate_memory(table.columns)
+    one_token = replace(columns, tokens=np.zeros_like(columns.tokens))
+    beyond = replace(columns, pointers=columns.pointers + np.uint32(len(columns.tokens) + 1))
+    for pool in ([one_token], [one_token] * 3, [beyond]):
+        query = Query(library, [pool], [1.0])
+        assert query.probabilities(np.array([[45], [1]]), np.array([0]))[0].max() <= 1
+        nothing = query.mix_candidates(np.array([[45], [1]]), np.full(50, -1, np.float32), 1, EQUAL_WEIGHTS)
+        assert nothing[1].shape == (2, 0)
 
 
 def main(library: str, folder: str, seconds: str, seed: str, *case: str) -> None:

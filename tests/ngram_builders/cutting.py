@@ -1,7 +1,6 @@
 """Query a table while its file is truncated. Run in a separate process: PATH.
 
-Says "asking" when its threads ask, waits for a line, asks each of them on for a while and says "survived". The
-kernel asks if the environment leaves it on, and numpy does either way.
+Says "asking" when its threads ask, waits for a line, asks each of them on for a while and says "survived".
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.errors import UserError
-from ngram_builders.table import numpy_query
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 
@@ -23,7 +21,7 @@ MORE = 300  # queries of each thread after the truncation
 def main(path: str) -> None:
     """Ask, in threads as a server does."""
     table = Table.open(Path(path))
-    pools, cut = [[table.columns]], threading.Event()
+    cut = threading.Event()
 
     def find_places(contexts: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, None]:
         assert table.texts is not None
@@ -31,8 +29,7 @@ def main(path: str) -> None:
         return np.array([place.length for place in table.texts.find(history, 16, 8)], dtype=float), None
 
     asked = {
-        "query": open_query(pools, [1.0]).probabilities,
-        "numpy": lambda *given: numpy_query.probabilities(pools, [1.0], *given),
+        "query": open_query([[table.columns]], [1.0]).probabilities,
         "texts": find_places,
     }
     begun = {name: threading.Event() for name in asked}

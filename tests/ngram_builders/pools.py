@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
 
-from ngram_builders.ngrams import Run, other, prune
+from ngram_builders.ngrams import Run, hash_contexts, other, prune
 from ngram_builders.table.format import COUNT_OVERFLOW, Columns
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
@@ -20,6 +21,8 @@ from tests.ngram_builders.reference import (
     run_of_texts,
     successors,
 )
+
+Followed = Callable[[Sequence[int], int], Counter[int]]  # context, order -> how often each token came next
 
 MANY_IDS = tuple(range(45))  # enough for rows that store their totals
 
@@ -62,6 +65,10 @@ class Case:
     def columns(self) -> list[list[Columns]]:
         return [[part.columns(self.orders, self.vocab_size) for part in pool] for pool in self.pools]
 
+    def expected(self) -> Expected:
+        pools = [partial(self.followed, pool) for pool in self.pools]
+        return Expected(pools, self.weights, self.vocab_size, self.contexts)
+
     def followed(self, pool: Sequence[Part], context: Sequence[int], order: int) -> Counter[int]:
         """Return the successor counts of the last order - 1 tokens in all parts of a pool."""
         found: Counter[int] = Counter()
@@ -71,39 +78,97 @@ class Case:
                     found[token] += count
         return found
 
+
+def counted(pool: Sequence[Columns]) -> Followed:
+    """Return what follows a context according to all rows of some columns, looked up in a dictionary."""
+    vocab_size = pool[0].vocab_size if pool else 1
+    rows: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    for columns in pool:
+        for order in columns.orders:
+            directory = columns.order_directory(order)
+            first, end = int(directory[0]), int(directory[-1])
+            widths, tokens, counts = columns.read_rows(first, end)
+            hashes = np.repeat(columns.hashes(order, first, end)[0], widths)
+            for hashed, token, count in zip(hashes.tolist(), tokens.tolist(), counts.tolist(), strict=True):
+                rows[order, hashed][token] += count
+
+    def followed(context: Sequence[int], order: int) -> Counter[int]:
+        if len(context) < order - 1:
+            return Counter()
+        latest_first = np.array(context[:-order:-1])
+        return rows.get((order, int(hash_contexts(latest_first, vocab_size)[-1])), Counter()).copy()
+
+    return followed
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What queries return, by dictionaries and loops."""
+
+    pools: Sequence[Followed]
+    weights: Sequence[float]
+    vocab_size: int
+    contexts: np.ndarray  # [K, L]
+
     def known(self) -> list[list[int]]:
         """Return the contexts without padding and what precedes it."""
         rows = self.contexts.tolist()
         return [row[max((i + 1 for i, token in enumerate(row) if token < 0), default=0) :] for row in rows]
 
-    def mean(self) -> tuple[np.ndarray, np.ndarray]:
-        p = np.zeros((len(self.contexts), 8, len(self.candidates)))
-        matched = np.zeros((len(self.contexts), 8))
+    def seen(self, context: Sequence[int], order: int) -> dict[int, Counter[int]]:
+        """Return the successor counts of the last order - 1 tokens, of each pool that has any."""
+        found = {at: followed(context, order) for at, followed in enumerate(self.pools)}
+        return {at: counts for at, counts in found.items() if sum(counts.values()) > 0}
+
+    def probabilities(self, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p, matched = np.zeros((len(self.contexts), 8, len(candidates))), np.zeros((len(self.contexts), 8))
         for k, context in enumerate(self.known()):
             for order in range(2, 10):
-                counts = [self.followed(pool, context, order) for pool in self.pools]
-                seen = [(c, w) for c, w in zip(counts, self.weights, strict=True) if sum(c.values()) > 0]
-                matched[k, order - 2] = sum(weight for _, weight in seen)
-                for found, weight in seen:
+                seen = self.seen(context, order)
+                matched[k, order - 2] = sum(self.weights[at] for at in seen)
+                for at, found in seen.items():
                     total = sum(found.values())
                     del found[other(self.vocab_size)]
-                    likely = [min(1.0, max(0, found[c]) / total) for c in self.candidates.tolist()]
-                    p[k, order - 2] += weight / matched[k, order - 2] * np.array(likely)
+                    likely = [min(1.0, max(0, found[c]) / total) for c in candidates.tolist()]
+                    p[k, order - 2] += self.weights[at] / matched[k, order - 2] * np.array(likely)
         return p, matched
 
-    def successors(self) -> list[int]:
+    def successors(self, n: int) -> list[int]:
         chosen: set[int] = set()
-        for pool in self.pools:
+        for at in range(len(self.pools)):
             for context in self.known():
                 for order in range(9, 1, -1):
-                    found = self.followed(pool, context, order)
-                    total = sum(found.values())
-                    del found[other(self.vocab_size)]
+                    found = self.seen(context, order).get(at, Counter())
                     likeliest = sorted((-count, token) for token, count in found.items() if count > 0)
-                    if total > 0 and likeliest:
-                        chosen.update(token for _, token in likeliest[: self.n])
+                    likeliest = [one for one in likeliest if one[1] != other(self.vocab_size)]
+                    if likeliest:
+                        chosen.update(token for _, token in likeliest[:n])
                         break
         return sorted(chosen)
+
+    def mix(self, candidates: np.ndarray, p: np.ndarray, order_weights: np.ndarray) -> np.ndarray:
+        """(1 - sum_o w[o]) p + sum_o w[o] p_o; order_weights [W, 9, 8].
+
+        w is a mean of rows, by how much more weight has seen contexts of that length than longer ones, up to 1.
+        """
+        p_o, matched = self.probabilities(candidates)
+        mixed = np.broadcast_to(p, (len(self.contexts), len(candidates))).copy()
+        for k, context in enumerate(self.known()):
+            w = np.zeros(8)
+            given = 0.0
+            for order in range(9, 1, -1):
+                say = max(0.0, min(1.0, matched[k, order - 2]) - given)
+                for at in self.seen(context, order):
+                    w += say * self.weights[at] / matched[k, order - 2] * order_weights[at, order - 1]
+                given += say
+            mixed[k] = (1 - w.sum()) * mixed[k] + w @ p_o[k]
+        return mixed
+
+    def mix_candidates(self, p: np.ndarray, n: int, order_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        top = np.argsort(-p, kind="stable")[: max(n, 0)].tolist()
+        chosen = sorted(token for token in {*top, *self.successors(n)} if token < len(p) and p[token] >= 0)
+        ids = np.array(chosen, dtype=np.int64)
+        return ids, self.mix(ids, p[ids].astype(float), order_weights)
 
 
 def packed_columns(columns: Columns) -> Columns:

@@ -1,4 +1,4 @@
-"""A package is built whatever compilers there are, and never for the kernel's sake not built."""
+"""A package is built whatever compilers there are; where none can be had, the build says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ngram_builders import compile_kernel
 from ngram_builders.compile_kernel import LIBRARY_NAME, PACKAGE, SOURCES, CompileKernel, source_paths
-from ngram_builders.table import shared_library
+from ngram_builders.table import kernel
 
 ROOT = Path(compile_kernel.__file__).parents[1]
 
@@ -58,8 +58,8 @@ def test_an_editable_installation_has_it_in_the_tree(hook, tmp_path_factory) -> 
     assert initialize(hook, "editable") == {"force_include": []}
     package = Path(hook.root, PACKAGE)
     assert {path.name for path in package.iterdir()} == {*SOURCES, LIBRARY_NAME}
-    library = shared_library.open_library(package / LIBRARY_NAME)
-    assert library.source_digest() == shared_library.source_digest()
+    library = kernel.open_library(package / LIBRARY_NAME)
+    assert library.source_digest() == kernel.source_digest()
 
 
 def test_without_a_compiler_zig_is_a_build_dependency(hook, no_compiler, monkeypatch) -> None:
@@ -71,20 +71,16 @@ def test_without_a_compiler_zig_is_a_build_dependency(hook, no_compiler, monkeyp
     assert hook.dependencies() == []
 
 
-def test_with_a_compiler_or_without_a_kernel_there_is_no_build_dependency(
-    hook, tmp_path_factory, monkeypatch
-) -> None:
+def test_with_a_compiler_there_is_no_build_dependency(hook, tmp_path_factory) -> None:
     needs_compiler(hook, tmp_path_factory.mktemp("probe"))
     assert hook.dependencies() == []
-    monkeypatch.setattr(compile_kernel, "compilers", lambda: iter(()))
-    monkeypatch.setenv("SPD_LSP_NO_KERNEL", "1")
-    assert hook.dependencies() == []
 
 
-def test_a_failed_compilation_is_a_warning_and_the_build_succeeds(hook, no_compiler, capsys) -> None:
-    assert initialize(hook, "standard") == {"force_include": []}
-    said = capsys.readouterr().err
-    assert "n-gram kernel: not compiled, queries will be slower: no C compiler found" in said
+def test_without_any_compiler_nothing_is_installed_and_the_remedy_named(hook, no_compiler) -> None:
+    with pytest.raises(
+        RuntimeError, match=r"cannot compile the n-gram kernel: no C compiler found .*; install a C"
+    ):
+        initialize(hook, "standard")
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from ngram_builders.ngrams import (
     negate,
     other,
     prune,
-    stream,
     token_bits,
+    with_boundaries,
 )
 from tests.ngram_builders.reference import (
     END,
@@ -82,27 +82,13 @@ def test_pruning_one_order_leaves_the_others() -> None:
     assert as_dict(prune(run, {3: 2}, 4)) == expected_run([[1, 2, 3]], 4, orders=(2, 4, 5, 6))
 
 
-def test_the_example_of_the_docstring() -> None:
-    run = count_streams([np.array([5, 7, 5, 7])], orders=(2,), vocab_size=8)
-    assert sorted(run.counts.tolist()) == [1, 2]
-
-
 def test_each_document_is_enclosed_in_end_of_text_tokens() -> None:
-    assert stream([5, 7], END).tolist() == [0, 5, 7, 0]
-
-
-def test_ngrams_do_not_cross_documents() -> None:
-    assert as_dict(run_of_texts([[1, 0], [2, 0]], 3, (3,))) == expected_run([[1, 0], [2, 0]], 3, (3,))
+    assert with_boundaries([5, 7], END).tolist() == [0, 5, 7, 0]
 
 
 def test_counts_above_sixteen_bits_are_exact() -> None:
     run = count_streams([np.full(70_000, 3)], orders=ORDERS, vocab_size=4)
     assert run.counts.tolist() == [70_000 - (order - 1) for order in ORDERS]
-
-
-def test_an_empty_count_is_valid() -> None:
-    assert len(count_streams([], orders=ORDERS, vocab_size=4)) == 0
-    assert len(count_streams([np.array([], dtype=np.int64), np.array([1])], orders=ORDERS, vocab_size=4)) == 0
 
 
 @pytest.mark.parametrize("wrong", [-1, 65_535])

@@ -10,6 +10,7 @@ from ngram_builders.build import build
 from ngram_builders.errors import UserError
 from ngram_builders.preview import find_first_copy, preview
 from ngram_builders.registry.registry import Registry
+from ngram_builders.sources.rules.selection import Selection
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 
 CODE = b"import os\r\nprint(os.name)\r\n"
@@ -42,9 +43,9 @@ def test_a_preview_agrees_with_the_build(repo: Path, tmp_path: Path) -> None:
 
 
 def test_a_preview_of_one_language_without_sources_is_refused(repo: Path) -> None:
-    assert preview([repo], "go").files == {"go": 1}
+    assert preview([repo], Selection("go")).files == {"go": 1}
     with pytest.raises(UserError, match="no source code in"):
-        preview([repo], "rust")
+        preview([repo], Selection("rust"))
 
 
 def test_of_identical_files_the_first_is_counted(repo: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.programs import AWAY, find_program, python
+from ngram_builders.programs import NEUTRAL_CWD, find_program, python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs here are scripts of sh")
 
@@ -52,5 +52,5 @@ def test_a_module_runs_with_exactly_this_processs_import_path(
 
 
 def test_subprocesses_start_where_this_python_is_installed() -> None:
-    assert Path(AWAY).is_absolute()
-    assert Path(sys.executable).is_relative_to(AWAY)
+    assert Path(NEUTRAL_CWD).is_absolute()
+    assert Path(sys.executable).is_relative_to(NEUTRAL_CWD)

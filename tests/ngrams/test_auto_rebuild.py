@@ -8,20 +8,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.domains import NgramTable
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
 from tests.processes import TIMEOUT
 
 SLEEPS = "import time; time.sleep(600)"
 
 
-def domain(name: str = "mine", table: str = "one") -> Domain:
-    return Domain(name=name, path=Path(table))
+def domain(name: str = "mine", table: str = "one") -> NgramTable:
+    return NgramTable(name=name, path=Path(table))
 
 
-def python(code: str) -> Callable[[Domain], list[str]]:
+def python(code: str) -> Callable[[NgramTable], list[str]]:
     return lambda domain: [sys.executable, "-c", code, domain.name]
 
 
@@ -51,7 +49,7 @@ def test_one_that_failed_is_named_and_left_until_it_has_another_table():
     for _ in range(3):
         rebuilder.update([domain()])
         assert rebuilder.running is None
-    assert rebuilder.problems == ["n-gram domain mine is outdated; run: spd-lsp ngrams rebuild mine"]
+    assert rebuilder.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
     rebuilder.update([domain(table="two")])
     assert rebuilder.running is not None
     finish(rebuilder)
@@ -76,12 +74,3 @@ def test_tending_does_not_wait_and_a_build_ends_with_its_server():
     del rebuilder
     gc.collect()
     assert process.returncode not in (None, 0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_build_gives_way_to_everything_else():
-    rebuilder = Rebuilder(python(SLEEPS))
-    rebuilder.update([domain()])
-    assert rebuilder.running is not None
-    numbers = Path(f"/proc/{rebuilder.running[1].pid}/stat").read_text().rpartition(")")[2].split()
-    assert int(numbers[16]) == 19

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
+from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import built_in_domains
+from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
-
-LANGUAGES = {
-    "py": "python",
-    "ts": "typescript",
-    "rs": "rust",
-    "h": "c",
-    "c": "c",
-    "java": "java",
-    "js": "javascript",
-}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +39,11 @@ def offered(parts, tmp_path):
         registry = Registry(tmp_path / "data")
         sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
         build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
-        live = LiveIndex(IncrementalTokenizer(tokens), **sizes)
-        domains = Domains(registry, tokens.fingerprint, built_in_domains(STARTER), live)
+        live = LiveIndex(IncrementalTokenizer(tokens))
+        domains = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
         completer = Completer(network, tokens, domains, Settings())
         file = folder / name
-        language = LANGUAGES[Path(name).suffix[1:]]
-        answer = completer.complete(source, len(source), language, file, name=file.as_uri())
+        answer = completer.complete(source, len(source), language_of(file), file, name=file.as_uri())
         return [completion.text for completion in answer.completions]
 
     return ask

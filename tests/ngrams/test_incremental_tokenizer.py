@@ -6,7 +6,6 @@ import random
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
 import spd_lsp
 from spd_lsp.completion.tokenizer import ModelTokenizer, byte_level_piece
-from spd_lsp.ngrams.incremental_tokenizer import MIN_AGREEING_TOKENS, IncrementalTokenizer
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from tests.conftest import STARTER
 
 SOURCES = [path.read_text(encoding="utf-8") for path in sorted(Path(spd_lsp.__file__).parent.glob("*.py"))]
@@ -137,27 +136,3 @@ def test_an_edit_gives_the_tokenizer_little_to_read(monkeypatch: pytest.MonkeyPa
     encoder.update(encoded, text[:middle] + "\n    changed = here" + text[middle:])
     assert len(read) == 1
     assert read[0] < 500
-
-
-@settings(max_examples=60, deadline=None)
-@given(start=st.integers(0, 3_000), length=st.integers(0, 200))
-def test_around_a_hole_only_whole_tokens_stay(start: int, length: int) -> None:
-    encoder, data = incremental_tokenizer("starter"), SOURCES[0].encode()
-    encoded = encoder.encode(SOURCES[0])
-    start = min(start, len(data))
-    end = min(start + length, len(data))
-    before, after = encoded.around(start, end)
-    spelled = [b"".join(encoder.tokenizer.pieces[i] for i in ids.tolist()) for ids in (before, after)]
-    assert data[:start].startswith(spelled[0]) and data[end:].endswith(spelled[1])
-    rest = len(encoded.ids) - len(before) - len(after)
-    assert rest * 30 + MIN_AGREEING_TOKENS >= len(data) - len(spelled[0]) - len(spelled[1])
-    assert sum(map(len, spelled)) + rest <= len(data)
-
-
-def test_ids_spell_their_text_where_the_tokenizer_changes_nothing() -> None:
-    faithful, shouting = incremental_tokenizer("starter"), incremental_tokenizer("shouting")
-    ids = faithful.encode(SOURCES[0]).ids
-    spelled = faithful.from_ids(ids)
-    assert spelled is not None and spelled.data == SOURCES[0].encode()
-    assert shouting.from_ids(ids) is None
-    assert faithful.from_ids(np.array([10**6])) is None

@@ -16,20 +16,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.counting.tokenize import text_digest
-from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, stream
-from ngram_builders.registry.domains import Domain
+from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, with_boundaries
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.suffix_array import build_suffix_array
-from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.ngrams import live_index as module
+from spd_lsp.ngrams import followed_tables
+from spd_lsp.ngrams.followed_tables import Due
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.live_index import LiveIndex, line_around
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from tests.conftest import STARTER
-from tests.planted import lines, private_key
+from tests.planted import lines
 
 NAMES = ("a.py", "b.py", "sub/c.py", "sub/d.py")
 LINES = (
@@ -48,8 +48,8 @@ def incremental_tokenizer() -> IncrementalTokenizer:
     return IncrementalTokenizer(tokens())
 
 
-def live_over(*followed: tuple[Domain, Any]) -> LiveIndex:
-    live = LiveIndex(incremental_tokenizer(), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size)
+def live_over(*followed: tuple[NgramTable, Any]) -> LiveIndex:
+    live = LiveIndex(incremental_tokenizer())
     for domain, contents in followed:
         live.columns(domain, lambda contents=contents: contents)  # type: ignore[misc]
     return live
@@ -76,14 +76,14 @@ class Snapshot:
         return self.known.get(digest)
 
 
-def domain_of(root: Path, name: str = "mine", **recipe: str) -> Domain:
-    return Domain(name=name, path=root / f"{name}.ngt", roots=(root,), orders=ORDERS, recipe=recipe)
+def domain_of(root: Path, name: str = "mine", **recipe: str) -> NgramTable:
+    return NgramTable(name=name, path=root / f"{name}.ngt", roots=(root,), orders=ORDERS, recipe=recipe)
 
 
 def streams(texts: Iterable[str]) -> list[list[int]]:
     """What a build reads: each text once, what is no source not at all."""
     known = {masked for text in texts for masked, fault in [decode_source(text.encode())] if fault is None}
-    return [stream(tokens().encode(text), tokens().end_of_text).tolist() for text in sorted(known)]
+    return [with_boundaries(tokens().encode(text), tokens().end_of_text).tolist() for text in sorted(known)]
 
 
 def count(texts: Iterable[str]) -> Run:
@@ -97,7 +97,7 @@ def held(live: LiveIndex, domain: str = "mine") -> Run:
 
 
 def loose(live: LiveIndex, language: str = "python") -> Run:
-    ledgers = [ledger for kin, ledger in live.unassigned.items() if language in kin]
+    ledgers = [ledger for group, ledger in live.unassigned.items() if language in group]
     return merge([run for ledger in ledgers for run in ledger.overlay.levels])
 
 
@@ -129,8 +129,8 @@ def settle(live: LiveIndex) -> None:
 
 def rescan(live: LiveIndex) -> None:
     """Look at the disk now."""
-    for name in live.due:
-        live.due[name] = 0.0, 0.0
+    for name in live.tables.due:
+        live.tables.due[name] = Due(0, 0)
     settle(live)
 
 
@@ -237,7 +237,7 @@ def searched(desk: Desk) -> list[list[int]]:
     known = [ids for _, ids in sorted(desk.base.known.items())]
     array = build_suffix_array(known, tokens().end_of_text, tokens().vocab_size)
     texts = desk.live.synced["mine"].ledger.searched_texts([array], [sorted(desk.base.known)])[0]
-    kept = [stream(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
+    kept = [with_boundaries(ids, tokens().end_of_text) for n, ids in enumerate(known) if n not in texts.removed]
     breaks = np.flatnonzero(texts.added < 0)
     added = [texts.added[start + 1 : end][::-1] for start, end in itertools.pairwise(breaks)]
     return sorted(ids.tolist() for ids in (*kept, *added))
@@ -283,57 +283,6 @@ def test_the_file_that_is_written_is_counted_apart_from_its_repository_until_ano
     assert same(held(live), difference([text + "\n"], [first.read_text()])) and not len(loose(live))
 
 
-def test_an_unsaved_change_counts_and_is_forgotten_when_the_document_closes(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    text = file.read_text()
-    show(live, file, text + "y = unheard_of\n")
-    assert same(held(live), difference([text + "y = unheard_of\n"], [text]))
-    close(live, file)
-    assert not len(held(live))
-
-
-def test_what_was_saved_stays_when_the_document_closes(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
-    show(live, file, new)
-    file.write_text(new)
-    show(live, file, new, saved=True)
-    close(live, file)
-    assert same(held(live), difference([new], [old]))
-
-
-def test_a_restart_knows_what_was_saved_and_nothing_else(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    contents = Snapshot(sorted(repository.glob("*.py")))
-    old, new = file.read_text(), file.read_text() + "y = unheard_of\n"
-    show(live, file, new)
-    file.write_text(new)
-    show(live, file, new + "z = not_saved\n", saved=True)
-    again = live_over((domain_of(repository), contents))
-    settle(again)
-    assert same(held(again), difference([new], [old]))
-
-
-def test_deleted_text_is_forgotten(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    text = file.read_text()
-    show(live, file, text + "y = unheard_of\n")
-    show(live, file, text)
-    assert not len(held(live))
-
-
-def test_the_line_with_the_cursor_is_not_counted(live: LiveIndex, repository: Path):
-    file = repository / "c.py"
-    text = "import os\nprint(os.sep)\nprint(os.name)\n"
-    live.set_active(opened(file, text), text.index("sep"))
-    ids = tokens().encode("import os"), tokens().encode(text)
-    line_end = len(tokens().encode("import os\n"))
-    after = tokens().encode(text)[len(tokens().encode("import os\nprint(os.sep)")) + 1 :]
-    assert line_end == len(ids[0]) + 1
-    expected = [np.array([tokens().end_of_text, *ids[1][:line_end]]), np.array([*after, tokens().end_of_text])]
-    assert same(loose(live), count_streams(expected, orders=ORDERS, vocab_size=tokens().vocab_size))
-
-
 def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: LiveIndex, monkeypatch: Any):
     file, text = Path("/elsewhere/e.py"), "import os\n\nimport sys\n"
     live.set_active(opened(file, text), 10)
@@ -351,14 +300,6 @@ def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: Live
     assert len(loose(live)) > len(before)
 
 
-def test_the_line_counts_once_the_cursor_is_in_another_document(live: LiveIndex):
-    first, second = Path("/elsewhere/e.py"), Path("/elsewhere/f.py")
-    live.set_active(opened(first, "import os\n"), 4)
-    assert not len(loose(live))
-    live.set_active(opened(second, "x"), 1)
-    assert same(loose(live), count(["import os\n"]))
-
-
 def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: LiveIndex):
     show(live, Path("/elsewhere/e.ts"), "let x = 1;\n", language="typescript")
     assert live.open_files("javascript")
@@ -366,25 +307,6 @@ def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: LiveI
     assert not live.open_files(None)
     close(live, Path("/elsewhere/e.ts"))
     assert not live.open_files("typescript")
-
-
-def test_a_new_file_moves_from_the_open_files_to_its_domain_with_the_first_save(live: LiveIndex, repository: Path):
-    file, text = repository / "new.py", "import os\n"
-    show(live, file, text)
-    assert same(loose(live), count([text])) and not len(held(live))
-    file.write_text(text)
-    show(live, file, text, saved=True)
-    assert same(held(live), count([text])) and not len(loose(live))
-
-
-def test_files_of_another_language_than_the_domain_s_are_not_its_own(repository: Path):
-    live = following(repository, language="python")
-    file = repository / "x.go"
-    file.write_text("package main\n")
-    show(live, file, "package main\n", language="go")
-    rescan(live)
-    assert not len(held(live))
-    assert same(loose(live, "go"), count(["package main\n"]))
 
 
 @pytest.mark.parametrize(
@@ -438,37 +360,9 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
     contents = Snapshot(sorted(repository.glob("*.py")))
     domain = domain_of(repository)
     live = live_over((domain, contents))
-    assert live.outdated_domains() == []
+    assert live.tables.outdated() == []
     contents.is_old = True
-    assert live.outdated_domains() == [domain]
-
-
-def test_an_accepted_line_with_a_secret_is_not_counted(live: LiveIndex, repository: Path):
-    line, _ = lines()["password"]
-    start, accepted = line.split(" = ")
-    file = repository / "a.py"
-    text = file.read_text()
-    live.set_active(opened(file, text + start), len(text + start))
-    live.record_offer(opened(file, text + start), len(text + start), [" = " + accepted])
-    live.set_active(opened(file, text + line), len(text + line))
-    assert not live.accepted
-
-
-def test_a_private_key_pasted_into_a_file_is_not_counted_line_by_line(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    key = private_key()
-    text = file.read_text() + f"KEY = '''{key}'''\ny = still_heard\n"
-    show(live, file, text)
-    masked = file.read_text() + f"{MARK}\n" * (key.count("\n") + 1) + "y = still_heard\n"
-    assert same(held(live), difference([masked], [file.read_text()]))
-
-
-def test_ignored_files_are_not_their_domain_s(live: LiveIndex, repository: Path):
-    (repository / ".gitignore").write_text("b.py\nscratch*.py\n")
-    text = (repository / "b.py").read_text()
-    (repository / "scratch1.py").write_text("s = 1\n")
-    rescan(live)
-    assert same(held(live), difference([], [text]))
+    assert live.tables.outdated() == [domain]
 
 
 def test_a_folder_that_cannot_be_listed_loses_nothing(live: LiveIndex, repository: Path, monkeypatch: Any):
@@ -492,14 +386,6 @@ def test_a_long_document_is_read_between_requests(live: LiveIndex, monkeypatch: 
     assert same(loose(live), count([text]))
 
 
-def test_a_document_that_closed_while_it_was_read_is_not_counted(live: LiveIndex):
-    file = Path("/elsewhere/long.py")
-    live.set_active(opened(file, "x = 1\n" * 10_000), 0)
-    live.run_idle_work(0.0)
-    close(live, file)
-    assert not live.open_files("python")
-
-
 def test_a_document_that_changed_while_it_was_read_is_counted_as_it_is_now(live: LiveIndex):
     file, text = Path("/elsewhere/long.py"), "x = [1, 2]\n" * 5_000
     live.set_active(opened(file, text), len(text))
@@ -521,88 +407,6 @@ def test_what_the_table_knows_is_not_encoded_again(live: LiveIndex, repository: 
     assert sum(read) < 500
 
 
-def test_what_was_accepted_counts_once_more_until_it_is_deleted_or_its_document_closes(live: LiveIndex):
-    file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
-    line = count_streams(
-        [np.array(tokens().encode("\nos.sep.join"))], orders=ORDERS, vocab_size=tokens().vocab_size
-    )
-    for end in ("delete", "close"):
-        one = opened(file, text)
-        live.set_active(one, 15)
-        without = loose(live)
-        live.record_offer(one, 15, ["p.join", "parator"])
-        live.set_active(opened(file, text[:15] + "p.join" + text[15:]), 21)
-        assert same(merge([loose(live), Run(without.records, -without.counts)]), line)
-        if end == "delete":
-            live.set_active(opened(file, text), 15)
-            assert same(loose(live), without)
-        else:
-            close(live, file)
-            assert not live.accepted and not len(loose(live))
-
-
-def test_an_empty_file_is_its_domain_s_as_soon_as_something_is_typed(live: LiveIndex, repository: Path):
-    (repository / "new.py").write_text("")
-    show(live, repository / "new.py", "import os\n")
-    assert same(held(live), count(["import os\n"]))
-
-
-@pytest.mark.parametrize("typed", ["p.joi", "p.join()", "x.join", "pp.join"])
-def test_other_text_than_what_was_offered_is_not_accepted(live: LiveIndex, typed: str):
-    file, text = Path("/elsewhere/e.py"), "import os\nos.se\n"
-    live.set_active(opened(file, text), 15)
-    live.record_offer(opened(file, text), 15, ["p.join", "p.join(parts)"])
-    live.set_active(opened(file, text[:15] + typed + text[15:]), 15 + len(typed))
-    assert not live.accepted
-
-
-def test_accepted_lines_are_bounded(live: LiveIndex, monkeypatch: Any):
-    monkeypatch.setattr(module, "MAX_ACCEPTED", 3)
-    file, text = Path("/elsewhere/e.py"), ""
-    for number in range(5):
-        live.set_active(opened(file, text), len(text))
-        live.record_offer(opened(file, text), len(text), [f"x = {number}"])
-        text += f"x = {number}"
-        live.set_active(opened(file, text), len(text))
-        text += "\n"
-    assert [one.text.strip() for one in live.accepted] == ["x = 2", "x = 3", "x = 4"]
-
-
-def test_acceptance_makes_the_same_go_on_more_likely(live: LiveIndex):
-    file = Path("/elsewhere/e.py")
-    text = "os.path\nos.sep\nos.path\nos.\n"
-    cursor = len(text) - 1
-    live.set_active(opened(file, text), cursor)
-    context = np.array([tokens().encode("\nos.")[-1:]])
-    choice = np.array(tokens().encode("os.sep")[-1:])
-    from ngram_builders.table.query import open_query
-
-    before = open_query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
-    live.record_offer(opened(file, text), cursor, ["sep"])
-    live.set_active(opened(file, text[:cursor] + "sep\n"), cursor + 3)
-    after = open_query([live.open_files("python")], [1.0]).probabilities(context, choice)[0][0, 0, 0]
-    assert (before, after) == (pytest.approx(1 / 3), pytest.approx(2 / 4))
-
-
-def test_a_table_built_anew_starts_a_new_overlay_with_what_is_still_unsaved(live: LiveIndex, repository: Path):
-    file = repository / "a.py"
-    old, new = file.read_text(), file.read_text() + "y = 1\n"
-    file.write_text(new)
-    show(live, file, new + "z = 2\n", saved=True)
-    rebuilt = Domain(name="mine", path=repository / "newer.ngt", roots=(repository,), orders=ORDERS)
-    contents = Snapshot(sorted(repository.glob("*.py")))
-    assert live.columns(rebuilt, lambda: contents)
-    assert same(held(live), difference([new + "z = 2\n"], [new]))
-    assert old != new
-
-
-def test_a_table_of_which_nothing_more_is_known_has_no_overlay_and_its_buffers_are_open_files(repository: Path):
-    live = live_over((domain_of(repository), None))
-    show(live, repository / "a.py", "x = 1\n")
-    assert live.columns(domain_of(repository), lambda: None) == ()
-    assert same(loose(live), count(["x = 1\n"]))
-
-
 def test_a_domain_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
     show(live, repository / "a.py", "x = 1\n")
     live.retain([])
@@ -611,7 +415,7 @@ def test_a_domain_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
 
 
 def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, monkeypatch: Any):
-    monkeypatch.setattr(module, "MAX_FILES_AT_ONCE", -1)
+    monkeypatch.setattr(followed_tables, "MAX_FILES_AT_ONCE", -1)
     live, contents = live_over(), Snapshot(sorted(repository.glob("*.py")))
     domain = domain_of(repository)
     assert live.columns(domain, lambda: contents) == ()
@@ -639,65 +443,11 @@ def test_thousands_of_changed_files_fill_half_of_the_room_and_ask_for_a_build(re
 def test_a_scan_pauses_after_each_changed_file(live: LiveIndex, repository: Path):
     for number in range(30):
         (repository / f"n{number}.py").write_text(f"v = {number}\n")
-    live.due["mine"] = 0.0, 0.0
+    live.tables.due["mine"] = Due(0, 0)
     pauses = 0
     while live.run_idle_work(0.0):
         pauses += 1
     assert pauses >= 30
-
-
-def test_lines_end_at_line_feeds_only():
-    assert [line_around("a\nbc\nd", at) for at in range(7)] == [
-        (0, 2),
-        (0, 2),
-        (2, 5),
-        (2, 5),
-        (2, 5),
-        (5, 6),
-        (5, 6),
-    ]
-
-
-def test_columns_are_what_the_query_takes(live: LiveIndex):
-    show(live, Path("/elsewhere/e.py"), "import os\n")
-    run = count(["import os\n"])
-    for mine, theirs in zip(live.open_files("python"), [build_columns(run, tokens().vocab_size)], strict=True):
-        assert mine.counts.tolist() == theirs.counts.tolist()
-
-
-def test_a_file_of_other_line_ends_says_nothing_new_when_it_is_opened(tmp_path: Path):
-    text = "import os\r\n\r\nprint(os.sep)\r\n"
-    (tmp_path / "a.py").write_bytes(text.encode())
-    live = following(tmp_path)
-    show(live, tmp_path / "a.py", text)
-    live.set_active(opened(Path("/elsewhere.py"), "x"), 0)
-    assert not len(held(live))
-
-
-def test_what_a_table_counted_with_other_line_ends_is_taken_back(tmp_path: Path):
-    """As tables did before their texts had line feeds alone."""
-    text, path = "import os\r\nprint(os.sep)\r\n", tmp_path / "a.py"
-    path.write_bytes(text.encode())
-    contents = Snapshot([])
-    digest, status = text_digest(text.encode()), path.stat()
-    contents.files[str(path)] = (status.st_size, status.st_mtime_ns, digest)
-    ids = contents.known[digest] = np.array(tokens().encode(text))
-    live = live_over((domain_of(tmp_path), contents))
-    show(live, path, text)
-    counted = count_streams([stream(ids, tokens().end_of_text)], orders=ORDERS, vocab_size=tokens().vocab_size)
-    assert same(merge([counted, held(live)]), count([text]))
-
-
-def test_many_changed_files_ask_for_a_build_before_they_are_read(live: LiveIndex, repository: Path):
-    files = [repository / f"n{number}.py" for number in range(60)]
-    for file in files:
-        file.write_text(f"v = '{file.name}'\n")
-    live = following(repository)
-    assert not live.outdated_domains()
-    for file in files:
-        file.write_text(f"w = '{file.name}'\n")
-    live.update_files(files)
-    assert live.outdated_domains()
 
 
 def test_deleted_files_are_searched_no_more_at_once(repository: Path):
@@ -729,17 +479,13 @@ def test_deleted_files_are_searched_no_more_at_once(repository: Path):
     assert searched_files() == 62
 
 
-def test_what_git_checks_out_is_noticed_though_no_scan_is_due(
-    live: LiveIndex, repository: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(module, "_CHECKOUT_PAUSE_FACTOR", 0)
-    git = repository / ".git"
-    git.mkdir()
-    text = (repository / "a.py").read_text()
-    rescan(live)
-    (repository / "a.py").write_text("x = checked_out_anew\n")
+def test_an_edit_of_a_long_text_without_places_to_begin_again_waits_for_idle_time(tmp_path: Path):
+    """As nothing but line ends: encoding all of it took seconds, of a request or of what is computed ahead."""
+    live, path, half = live_over(), tmp_path / "ends.py", "\n" * 100_000
+    show(live, path, half * 2)
+    edited = f"{half}x = learnt_late\n{half}"
+    live.set_active(opened(path, edited), len(edited))
+    assert list(live.deferred) == [path.as_uri()]
     settle(live)
-    assert not len(held(live))
-    (git / "HEAD").write_text("ref: refs/heads/other\n")
-    settle(live)
-    assert same(held(live), difference(["x = checked_out_anew\n"], [text]))
+    encoded = live.buffers[path.as_uri()].encoded
+    assert not live.deferred and encoded and encoded.data.decode() == edited

@@ -74,11 +74,6 @@ def test_no_secret_is_a_name(what):
         assert names_at(f"{begun[0]}¦", line) == []
 
 
-def test_the_probabilities_of_names_sum_to_at_most_one():
-    names = OpenDocument("a", None, None, "abc abd abe\nab").matching_names(14)
-    assert 0 < sum(names.values()) <= 1
-
-
 NAME = re.compile(r"[^\W\d]\w{2,}")
 DOCUMENTS, LANGUAGES = ("a", "b", "c"), ("python", "go", None)
 words = st.lists(st.sampled_from(["con", "cone", "cones", "content", "name", "x", "1con"]), max_size=4)
@@ -103,15 +98,3 @@ def test_names_are_those_that_a_look_at_each_document_finds(edits, reads_between
             name for text in others for name in NAME.findall(text) if name.startswith("con") and name != "con"
         }
         assert list(names.find("con", language, "a")) == sorted(wanted)
-
-
-def test_names_are_forgotten_with_the_last_document_that_holds_them():
-    names = OpenNames()
-    for document in DOCUMENTS:
-        names.put(document, "python", "content")
-    names.read()
-    for document in DOCUMENTS:
-        assert list(names.find("con", "python", "")) == ["content"]
-        names.drop(document)
-    assert list(names.find("con", "python", "")) == []
-    assert not any(vars(names)["_holders"].values()) and not any(vars(names)["_sorted"].values())

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.counting import external_merge
-from ngram_builders.counting.external_merge import NgramCounter, apply_change, merge_in_pieces
+from ngram_builders.counting.external_merge import NgramCounter, merge_in_pieces
 from ngram_builders.counting.memory import MemoryLimits, share_memory
-from ngram_builders.counting.stored_run import StoredRun, read_ranges, read_run, write_run
+from ngram_builders.counting.stored_run import StoredRun, read_ranges, write_run
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, Run, merge, negate
+from ngram_builders.ngrams import ORDERS, Run, merge
 from tests.ngram_builders.reference import Documents, arrays, as_dict, documents, run_of_texts
 
 
@@ -44,12 +44,6 @@ def test_blocks_and_spills_of_any_size_give_the_same_counts(
     assert counter.tokens == sum(map(len, texts))
 
 
-def test_a_counter_beyond_its_memory_limit_spills_everything(tmp_path: Path) -> None:
-    counter = counted(tmp_path, [[1, 2, 3, 1, 2]] * 20, held_bytes=0)
-    assert counter.held == []
-    assert len(counter.spilled[0]) > 5
-
-
 def test_a_counter_that_spills_often_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(external_merge, "FAN_IN", 3)
     texts = [[1, 2, 3, 1, number % 4] for number in range(200)]
@@ -73,22 +67,6 @@ def test_a_merge_in_pieces_splits_only_between_contexts(texts: Documents, piece:
         assert left.records[-1] >> np.uint64(16) < right.records[0] >> np.uint64(16)
 
 
-@given(texts=documents(), more=documents(), piece=st.integers(1, 40))
-def test_a_change_applied_to_pieces_equals_a_full_count(texts: Documents, more: Documents, piece: int) -> None:
-    pieces = list(merge_in_pieces([run_of_texts(texts)], 4, piece))
-    change = merge([run_of_texts(more), negate(run_of_texts(texts[1:]))])
-    changed = [part for part in apply_change(pieces, change, 4) if len(part)]
-    assert as_dict(merge(changed)) == as_dict(run_of_texts([*texts[:1], *more]))
-    for left, right in itertools.pairwise(changed):
-        assert left.records[-1] >> np.uint64(16) < right.records[0] >> np.uint64(16)
-
-
-def test_a_run_in_a_file_can_be_read_back(tmp_path: Path) -> None:
-    for texts in ([[1, 2, 3]], []):
-        write_run(tmp_path / "run", [run_of_texts(texts)])
-        assert as_dict(in_memory(read_run(tmp_path / "run"))) == as_dict(run_of_texts(texts))
-
-
 @given(texts=documents(), ends=st.tuples(st.integers(0, 30), st.integers(0, 30)), record=st.integers(0, 2**63))
 def test_a_part_of_a_run_in_a_file_is_that_part(
     tmp_path_factory: pytest.TempPathFactory, texts: Documents, ends: tuple[int, int], record: int
@@ -96,7 +74,7 @@ def test_a_part_of_a_run_in_a_file_is_that_part(
     file, whole = tmp_path_factory.mktemp("run") / "run", run_of_texts(texts)
     write_run(file, [whole])
     start, end = sorted(min(place, len(whole)) for place in ends)
-    part, expected = read_run(file).part(start, end), whole.load(start, end)
+    part, expected = StoredRun(read_ranges(file)[0].file, len(whole), start, end), whole.load(start, end)
     assert as_dict(in_memory(part)) == as_dict(expected)
     assert part.find(record) == expected.find(record)
     for place in range(len(part)):
@@ -119,18 +97,10 @@ def test_a_run_has_its_ranges_wherever_it_is_cut(
 
 def test_a_run_that_is_cut_short_while_it_is_read_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path / "run", [run_of_texts([[1, 2, 3] * 400])])
-    run = read_run(tmp_path / "run")
+    (run,) = read_ranges(tmp_path / "run")
     os.truncate(tmp_path / "run", 10)
     with pytest.raises(UserError, match="are damaged; if that is in a folder"):
         in_memory(run)
-
-
-@pytest.mark.parametrize("memory", [450, 600, 1000, 4000])
-def test_what_is_held_grows_with_the_memory(memory: int) -> None:
-    limits, more = share_memory(memory * 10**6), share_memory(memory * 10**6 * 2)
-    assert limits.held_bytes < more.held_bytes < 2 * memory * 10**5
-    assert limits.block_tokens < more.block_tokens
-    assert limits.piece_records < more.piece_records
 
 
 def test_too_little_memory_is_refused() -> None:
@@ -143,4 +113,4 @@ def test_a_truncated_run_is_refused(tmp_path: Path, length: int) -> None:
     write_run(tmp_path / "run", [run_of_texts([[1, 2, 3]])])
     (tmp_path / "run").write_bytes((tmp_path / "run").read_bytes()[:length])
     with pytest.raises(UserError, match="run are damaged; if that is in a folder"):
-        read_run(tmp_path / "run")
+        read_ranges(tmp_path / "run")

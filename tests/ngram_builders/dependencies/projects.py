@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ngram_builders.counting.pipeline import CountOptions
+
 
 def write(path: Path, text: str = "x = 1\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,3 +31,11 @@ def install_npm(folder: Path, name: str, version: str, *files: str) -> Path:
     for file in files:
         write(folder / name / file, "export function openStore(): void;\n")
     return folder / name
+
+
+def options(fingerprint: str = "bytes") -> CountOptions:
+    """How packages are counted."""
+    orders = (2, 3)
+    return CountOptions(
+        fingerprint=fingerprint, vocab_size=257, end_of_text=256, orders=orders, min_count=dict.fromkeys(orders, 1)
+    )

@@ -1,11 +1,10 @@
-"""Each machine has its share of the tasks, and datatrove's executors get what they need."""
+"""datatrove's executors get what they need, and Ray is not waited for in vain."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,41 +16,22 @@ from tests.ngram_builders.byte_encoder import make_encode
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders.distributed import ray_cluster
-from ngram_builders.distributed.executors import (
-    Cluster,
-    StageRunner,
-    make_executor,
-    select_share,
-)
+from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor
 from ngram_builders.distributed.ray_cluster import check_address
-
-
-def test_shares_cover_all_tasks_once_and_the_first_has_the_last_stage() -> None:
-    for tasks in range(1, 20):
-        shares = [select_share(tasks, (machine, 3)) for machine in (1, 2, 3)]
-        assert [rank for share in shares for rank in share] == list(range(tasks))
-        assert 0 in shares[0]
-
-
-@pytest.mark.parametrize("share", [(0, 2), (3, 2)])
-def test_an_invalid_share_is_refused(share: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match="no machine has the share"):
-        Cluster(share=share)
 
 
 def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
     """Constructed, not run: Ray is not among what is installed for tests."""
-    stage = StageRunner("counts", 12, tmp_path, make_encode)
-    executor = make_executor(stage, Cluster(executor="ray", workers=4, options={"mem_per_cpu_gb": 1}))
-    assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 1)
+    stage = StageRunner("counts", 12, tmp_path, make_encode, memory=2**29)
+    executor = make_executor(stage, Cluster(executor="ray", workers=4))
+    assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 0.5)
     assert executor.pipeline == [stage]
-    assert make_executor(replace(stage, memory=2**29), Cluster(executor="ray")).mem_per_cpu_gb == 0.5
 
 
 def sbatch_lines(folder: Path, **options: str) -> dict[str, object]:
     """The directives of a stage's jobs."""
     stage = StageRunner("counts", 12, folder / "corpus-0123456789abcdef.counting", make_encode)
-    made: dict[str, object] = make_executor(stage, Cluster(executor="slurm", options=options)).get_sbatch_args(12)
+    made: dict[str, object] = make_executor(stage, Cluster(executor="slurm", sbatch=options)).get_sbatch_args(12)
     return made
 
 
@@ -89,14 +69,12 @@ def test_a_task_that_no_machine_has_room_for_is_told(monkeypatch: pytest.MonkeyP
     """Two machines are not one, and a machine may join a little later."""
     monkeypatch.setattr(ray_cluster, "_ROOM_SECONDS", 0.0)
     monkeypatch.setattr(ray_cluster.time, "sleep", lambda seconds: None)
-    ray_cluster._wait_for_room(machines((0, 9e9), (1, 1e9)), 1, 10**9)
+    ray_cluster._wait_for_room(machines((0, 9e9), (1, 1e9)), 10**9)
     with pytest.raises(UserError, match=r"has 1 CPU and 1\.0 GB for a task; the one .* has 0 and 9\.0 GB; add"):
-        ray_cluster._wait_for_room(machines((0, 9e9), (8, 1e8)), 1, 10**9)
-    with pytest.raises(UserError, match="use less --memory"):
-        ray_cluster._wait_for_room(machines(), 1, 10**9)
+        ray_cluster._wait_for_room(machines((0, 9e9), (8, 1e8)), 10**9)
     monkeypatch.setattr(ray_cluster, "_ROOM_SECONDS", 60.0)
     answers = iter([machines(), machines((1, 1e9))])
-    ray_cluster._wait_for_room(SimpleNamespace(nodes=lambda: next(answers).nodes()), 1, 10**9)
+    ray_cluster._wait_for_room(SimpleNamespace(nodes=lambda: next(answers).nodes()), 10**9)
 
 
 def test_a_folder_whose_build_waits_stays_a_new_one(tmp_path: Path) -> None:

@@ -32,10 +32,8 @@ ROWS: list[Any] = [
 ]
 
 
-def read_all(
-    path: Path, language: str | None = None, *, skip_damaged: bool = False
-) -> list[tuple[str, str | None, str | None]]:
-    documents = read_documents([str(path)], language, skip_damaged=skip_damaged)
+def read_all(path: Path, language: str | None = None) -> list[tuple[str, str | None, str | None]]:
+    documents = read_documents([str(path)], language)
     return [(document.text, document.language, document.skip_reason) for document in documents]
 
 
@@ -73,13 +71,12 @@ def test_data_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
     assert read_all(path, "yaml") == [("a: 1\n", "yaml", None)]
 
 
-def test_invalid_lines_are_errors_with_their_place_or_left_out_on_request(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["no json", "[5]", '{"text": "cut'])
+def test_an_invalid_line_is_an_error_with_its_place(tmp_path: Path, line: str) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"text": "a"}\n\n{"other": "b"}\nno json\n[5]\n{"text": "c"}\n{"text": "cut')
-    with pytest.raises(UserError, match=r"cannot read row 3 of .*rows\.jsonl: .*--skip-damaged"):
+    path.write_text(f'{{"text": "a"}}\n\n{{"other": "b"}}\n{line}\n{{"text": "c"}}\n')
+    with pytest.raises(UserError, match=r"cannot read row 3 of .*rows\.jsonl: .*; repair or leave out that file"):
         read_all(path)
-    reasons = [reason for _, _, reason in read_all(path, skip_damaged=True)]
-    assert reasons == [None, "empty", "damaged", "damaged", None, "damaged"]
 
 
 def test_the_rules_for_names_are_those_of_a_repository(tmp_path: Path) -> None:
@@ -116,7 +113,7 @@ def compress(data: bytes, ending: str) -> bytes:
 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
-def test_a_file_that_is_cut_anywhere_is_an_error_or_told(tmp_path: Path, ending: str) -> None:
+def test_a_file_that_is_cut_anywhere_is_an_error(tmp_path: Path, ending: str) -> None:
     """Of a `.jsonl.zst` without its last quarter, 524 of 735 rows were counted, and the build succeeded."""
     letters = random.Random(3)
     texts = ["".join(letters.choices("abcdefgh (=)\n", k=300)) for _ in range(300)]
@@ -126,11 +123,8 @@ def test_a_file_that_is_cut_anywhere_is_an_error_or_told(tmp_path: Path, ending:
     assert [text for text, _, _ in read_all(path)] == texts
     for share in (0.02, 0.3, 0.51, 0.75, 0.999):
         path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(UserError, match=r"cannot read row \d+ of .*rows\.jsonl\.(?:gz|zst): .*--skip-damaged"):
+        with pytest.raises(UserError, match=r"cannot read row \d+ of .*rows\.jsonl\.(?:gz|zst): "):
             read_all(path)
-        read = read_all(path, skip_damaged=True)
-        assert [text for text, _, reason in read if reason is None] == texts[: len(read) - 1]
-        assert read[-1] == ("", None, "damaged")
     path.write_bytes(whole[:200] + bytes(100) + whole[300:])
     with pytest.raises(UserError, match="cannot read row"):
         read_all(path)
@@ -141,7 +135,6 @@ def test_a_damaged_parquet_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(UserError, match=r"cannot read row 1 of .*rows\.parquet"):
         read_all(tmp_path / "rows.parquet")
-    assert read_all(tmp_path / "rows.parquet", skip_damaged=True) == [("", None, "damaged")]
 
 
 def test_a_source_is_one_document(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""Pruning deletes what nobody needs and nothing else, moves aside what is unreadable; a dry run only reports."""
+"""Pruning deletes what nobody needs and nothing else; a dry run only reports."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.format import TableSummary
 from tests.ngram_builders.small_tables import names, unfinished_name, writer
 
 ROOT = Path(__file__).parents[3]
@@ -90,26 +88,6 @@ def test_unfinished_files_of_other_machines_and_containers_are_kept_for_a_day(
     assert set(prune_reasons(registry)) == {f"mine/{file.name}"}
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("unshare"), reason="needs Linux namespaces")
-def test_pruning_in_another_container_does_not_end_a_build(registry: Registry) -> None:
-    """The namespace of a container: the same files, other process ids."""
-    code = "import sys; from pathlib import Path; from ngram_builders.registry.registry import Registry"
-    prune = f"{code}; sys.exit(len(Registry(Path({str(registry.folder)!r})).prune()[0]))"
-    container = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", sys.executable, "-c"]
-    if subprocess.run([*container, ""], capture_output=True).returncode:
-        pytest.skip("no namespaces here")
-    registry.install("mine", writer(6))
-    pruned: list[int] = []
-
-    def write(path: Path) -> TableSummary:
-        summary = writer(5)(path)
-        pruned.append(subprocess.run([*container, prune], env={**os.environ, "PYTHONPATH": str(ROOT)}).returncode)
-        return summary
-
-    assert registry.install("mine", write).fault is None
-    assert pruned == [0]
-
-
 def test_tables_that_no_index_names_are_pruned(registry: Registry) -> None:
     domain = registry.install("mine", writer(5))
     old = domain.path.with_name("table-0123.ngt")
@@ -145,31 +123,11 @@ def test_an_abandoned_count_in_tasks_is_pruned(registry: Registry) -> None:
     assert (home / "new.counting" / "counts" / "1").exists()
 
 
-def test_a_domain_with_an_unreadable_index_is_moved_aside_whole(registry: Registry) -> None:
-    home = registry.install("bad", writer(5)).path.parent
-    good = registry.install("good", writer(6))
-    (home / "tokens.sqlite").write_bytes(b"ids")
-    (home / "domain.msgpack").write_bytes(b"\xc1")
-    held = {path.name: path.read_bytes() for path in home.iterdir()}
-    (planned,), _ = registry.prune(dry_run=True)
-    assert home.exists()
-    (moved,), failed = registry.prune()
-    assert (moved.reason, failed) == ("its index cannot be read", [])
-    assert moved.aside is not None
-    assert moved.size == planned.size == sum(map(len, held.values()))
-    assert {path.name: path.read_bytes() for path in moved.aside.iterdir()} == held
-    assert registry.domains() == [good]
-    assert registry.prune() == ([], [])
-    assert moved.aside.exists()
-
-
-def test_a_domain_that_a_running_build_will_repair_is_kept(registry: Registry) -> None:
+def test_a_domain_with_an_unreadable_index_loses_nothing(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
     (home / "domain.msgpack").write_bytes(b"\xc1")
-    with registry.lock_for_build("bad"):
-        assert registry.prune() == ([], [])
-    (home / unfinished_name(os.getpid())).touch()
-    assert registry.prune() == ([], [])
+    age(*everything(registry))
+    assert registry.prune(gone=True) == ([], [])
 
 
 def test_domains_without_repositories_are_pruned_only_on_request(registry: Registry, repo: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from ngram_builders.registry.domains import INDEX_FILE
 from ngram_builders.registry.fitted_weights import (
     FITTED_WEIGHTS_FILE,
-    delete_fitted_weights,
     read_fitted_weights,
     write_fitted_weights,
 )
@@ -23,13 +22,6 @@ def test_weights_are_stored_per_model(tmp_path: Path) -> None:
     write_fitted_weights(tmp_path, "starter", ROWS)
     write_fitted_weights(tmp_path, "another/model", OTHER)
     assert read_fitted_weights(tmp_path) == {"starter": ROWS, "another/model": OTHER}
-
-
-def test_weights_can_be_deleted(tmp_path: Path) -> None:
-    write_fitted_weights(tmp_path, "starter", ROWS)
-    assert delete_fitted_weights(tmp_path, "starter")
-    assert not delete_fitted_weights(tmp_path, "starter")
-    assert read_fitted_weights(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,6 @@ from ngram_builders.registry.folder_choices import (
 from ngram_builders.registry.registry import Registry
 
 
-def test_nothing_is_known_at_first_and_nothing_created(tmp_path: Path):
-    assert read_folder_choices(tmp_path / "data") == {}
-    assert not (tmp_path / "data").exists()
-
-
 def test_the_last_choice_counts_whatever_bytes_the_name_has(tmp_path: Path):
     data, odd = tmp_path / "data", Path("/code/caf\udce9")
     write_folder_choice(data, odd, FolderChoice.ALLOWED)

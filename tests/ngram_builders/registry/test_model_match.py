@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.registry.domains import Domain, is_name
+from ngram_builders.registry.domains import NgramTable, is_name
 from ngram_builders.registry.model_match import (
     covering_domains,
     is_for_another_model,
@@ -19,9 +19,13 @@ from ngram_builders.registry.model_match import (
 ROOT = Path("/code/shop")
 
 
-def domain(name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: str = "", **recipe: Any) -> Domain:
+def domain(
+    name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: str = "", **recipe: Any
+) -> NgramTable:
     path = Path(name, "t.ngt")
-    return Domain(name=name, path=path, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None)
+    return NgramTable(
+        name=name, path=path, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None
+    )
 
 
 @pytest.mark.parametrize(

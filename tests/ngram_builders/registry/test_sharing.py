@@ -17,7 +17,7 @@ from ngram_builders.registry.sharing import list_pulled, list_shared, pull, push
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import names, writer
 
-RECIPE = {"model": "starter", "revisions": ["ab" * 20]}
+RECIPE = {"model": "starter"}
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -58,7 +58,6 @@ def test_a_pushed_table_is_pulled_with_its_origin(
     assert pulled is not None
     assert (pulled.tokens, pulled.weight) == (mine.find("mine").tokens, 0.3)
     assert pulled.recipe["origin"]["sources"] == "repo"
-    assert pulled.recipe["origin"]["revision"] == "ab" * 20
     assert list_pulled(other) == [("mine", pulled.recipe["imported"])]
     Table.open(pulled.path).verify()
     assert [file for file in other.folder.iterdir() if file.suffix == ".tmp"] == []
@@ -94,9 +93,9 @@ def test_another_members_table_is_not_replaced_unasked(
 ) -> None:
     push(mine, "mine", address)
     other.install("mine", writer(6), roots=[tmp_path / "elsewhere"], recipe=RECIPE)
-    with pytest.raises(UserError, match="another table mine, from repo at ababababa; replace it with --replace"):
+    with pytest.raises(UserError, match="another table mine, from repo; replace it with --replace"):
         push(other, "mine", address)
-    with pytest.raises(UserError, match="an n-gram table named mine exists already; rename it, or replace"):
+    with pytest.raises(UserError, match="an n-gram table named mine exists already; remove it, or replace"):
         pull(other, "mine", address)
     older = Registry(tmp_path / "older")
     older.install("mine", writer(9), roots=[repo], recipe=RECIPE)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry import origin
 from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
 from ngram_builders.sources.git_repository import TrackedFiles, WorkTree, follow
 
@@ -80,7 +79,7 @@ def test_tracked_files_count_although_a_rule_ignores_them(tmp_path: Path) -> Non
     rule = f"{root.resolve() / '.gitignore'}:1: build/"
     assert explain_skipped(root / "build" / "new.py", root) == ("ignored by .gitignore", rule)
     assert explain_skipped(root / "build" / "new" / "c.py", root) == ("ignored by .gitignore", rule)
-    assert explain_skipped(root / "build" / "a.py", root) == (None, None)
+    assert explain_skipped(root / "build" / "a.py", root) is None
 
 
 def test_vendored_trees_secrets_and_the_users_own_rules_hold_although_git_tracks_them(tmp_path: Path) -> None:
@@ -89,7 +88,7 @@ def test_vendored_trees_secrets_and_the_users_own_rules_hold_although_git_tracks
     (root / ".spdignore").write_text("mine.py\n")
     assert sources(root) == ["a.py"]
     counts = survey(root).count_skipped()
-    assert counts["vendored or installed"] == 3
+    assert (counts["vendored"], counts["installed"]) == (2, 1)
     assert counts["secret"] == counts["ignored by .spdignore"] == 1
 
 
@@ -118,11 +117,6 @@ def test_a_worktree_tracks_what_its_own_branch_holds(tmp_path: Path) -> None:
     git(other, "add", "dist/b.py")
     assert sources(other) == ["build/a.py", "dist/b.py"]
     assert sources(root) == ["build/a.py"]
-
-
-def test_a_repository_called_build_inside_a_folder_of_repositories_counts(tmp_path: Path) -> None:
-    repository(tmp_path / "build", "src/build/a.py")
-    assert sources(tmp_path) == ["build/src/build/a.py"]
 
 
 OPTIONS = {
@@ -240,7 +234,6 @@ def test_data_on_another_machine_are_not_asked_for(
             lambda path=".", *more, ask=ask, **options: asked.append(str(path)) or ask(path, *more, **options),
         )
     assert sources(root) == ["a.py"]
-    assert origin.find_revision(root) is None
     assert str(root / ".git") in "\n".join(asked)
     assert [path for path in asked if "box" in path] == []
 

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.table import mapping
 from ngram_builders.table.mapping import map_file
 from ngram_builders.table.reader import Table
-from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from ngram_builders.table.suffix_array import build_suffix_array
 from tests.ngram_builders.reference import write_texts
 
@@ -48,18 +46,14 @@ CUTS = {
 }
 
 
-@pytest.mark.parametrize("kernel", ["1", "0"])
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.slow
-def test_truncating_a_table_in_use_ends_no_process(tmp_path: Path, content: bytes, cut: str, kernel: str) -> None:
-    """By the kernel's and by numpy's threads, with the library's guard and without."""
+def test_truncating_a_table_in_use_ends_no_process(tmp_path: Path, content: bytes, cut: str) -> None:
     path = tmp_path / "t.ngt"
     path.write_bytes(content)
     command = [sys.executable, "-m", "tests.ngram_builders.cutting", str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, KERNEL_VARIABLE: kernel}, text=True, **pipes
-    ) as asking:
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as asking:
         assert asking.stdout is not None
         assert asking.stdout.readline() == "asking\n"
         CUTS[cut](path, content)
@@ -76,8 +70,7 @@ def in_python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
-GUARDED = "import mmap, os, signal, sys; from pathlib import Path; from ngram_builders.table import mapping;"
-GUARDED += "assert mapping.is_guarded() or sys.exit('unguarded');"
+GUARDED = "import mmap, os, signal; from ngram_builders.table import mapping; mapping._install_guard();"
 
 
 @pytest.mark.parametrize(
@@ -89,15 +82,11 @@ GUARDED += "assert mapping.is_guarded() or sys.exit('unguarded');"
     ids=["sent", "of another mapping"],
 )
 def test_faults_outside_watched_files_end_the_process_as_before(tmp_path: Path, code: str) -> None:
-    if not mapping.is_guarded():
-        pytest.skip("there is no kernel")
     done = in_python(GUARDED + code.replace("'F'", repr(str(tmp_path / "file"))))
     assert done.returncode == -signal.SIGBUS, done.stderr
 
 
 def test_a_previous_handler_is_called_afterwards(tmp_path: Path) -> None:
-    if not mapping.is_guarded():
-        pytest.skip("there is no kernel")
     done = in_python(
         "import faulthandler; faulthandler.enable();" + GUARDED + "os.kill(os.getpid(), signal.SIGBUS)"
     )
@@ -114,8 +103,6 @@ def test_unmapped_files_are_no_longer_watched(tmp_path: Path) -> None:
 
 
 def test_too_many_mapped_files_are_refused(tmp_path: Path) -> None:
-    if not mapping.is_guarded():
-        pytest.skip("there is no kernel")
     (tmp_path / "file").write_bytes(b"x" * 10)
     held = []
     with pytest.raises(OSError, match="too many mapped files"):

@@ -15,14 +15,13 @@ from ngram_builders.table.order_weights import (
     OrderWeights,
     expand_order_weights,
     fit_order_weights,
-    longest_match,
     measure_perplexity,
     mix_probabilities,
     observe_stream,
     perplexity,
-    scale_odds,
 )
 from ngram_builders.table.writer import build_columns
+from spd_lsp.ngrams.mixture import scale_odds
 from tests.ngram_builders.reference import Documents, arrays, documents, run_of_texts
 
 VOCABULARY = 500
@@ -57,12 +56,6 @@ def test_observations_are_the_counts_of_each_next_token(texts: Documents) -> Non
             pairs = [pair for text in arrays(texts) for pair in itertools.pairwise(text)]
             after = [next_ for first, next_ in pairs if first == left]
             assert found.p[place, 0] == pytest.approx(after.count(right) / len(after))
-
-
-def test_a_position_is_mixed_by_its_highest_matched_order() -> None:
-    matched = np.zeros((3, 8))
-    matched[1, 0] = matched[2, 0] = matched[2, 4] = 0.7
-    assert longest_match(matched).tolist() == [0, 1, 5]
 
 
 def test_an_order_that_is_always_right_gets_all_weight_but_the_prior() -> None:

@@ -158,18 +158,6 @@ def test_only_the_surroundings_of_an_edit_are_counted(monkeypatch: pytest.Monkey
     assert sum(counted) == (5 + 1 + 5) + (5 + 2 + 5)
 
 
-def test_identical_texts_change_nothing_and_publish_nothing():
-    overlay = Overlay(vocab_size=9)
-    assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2, 3])])
-    assert overlay.columns == ()
-
-
-def test_a_split_text_loses_the_ngrams_across_the_split():
-    overlay = Overlay(vocab_size=9, orders=(2,))
-    assert overlay.replace([np.array([1, 2, 3])], [np.array([1, 2]), np.array([3])])
-    assert list(as_dict(held(overlay)).values()) == [-1]
-
-
 def test_columns_held_by_readers_do_not_change():
     overlay = Overlay(vocab_size=9)
     overlay.replace([], [np.array([1, 2, 3])])

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.ngrams import ORDERS, count_streams, with_boundaries
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import (
     DEPTH,
-    Place,
+    Occurrence,
     Rewriting,
     SearchedTexts,
     SuffixArray,
     build_suffix_array,
-    find_places,
+    find_occurrences,
     join_backwards,
     pack_places,
     scan,
@@ -32,7 +32,7 @@ END = 0
 ALL = 10**6
 
 
-def occurrences(documents: Sequence[Sequence[int]], history: Sequence[int], follow: int) -> list[Place]:
+def occurrences(documents: Sequence[Sequence[int]], history: Sequence[int], follow: int) -> list[Occurrence]:
     """Every place where at least the last token of a history stands, found by looking at each."""
     # Read forwards, the first document comes last.
     text = [END, *(token for ids in documents[::-1] for token in (*ids, END))]
@@ -44,7 +44,7 @@ def occurrences(documents: Sequence[Sequence[int]], history: Sequence[int], foll
         while length < min(DEPTH, len(history), place) and before[-1 - length] == history[-1 - length]:
             length += 1
         if length:
-            found.append(Place(length, owner[place], tuple(text[place : place + follow])))
+            found.append(Occurrence(length, owner[place], tuple(text[place : place + follow])))
     return found
 
 
@@ -112,8 +112,8 @@ def test_a_history_is_found_as_it_is_written_elsewhere_if_its_match_there_is_lon
     def found(*documents):
         known = [np.array(ids) for ids in documents]
         array = None if is_open else build_suffix_array(known, END, 10)
-        added = join_backwards(stream(ids, END) for ids in known) if is_open else None
-        places = find_places([SearchedTexts(array, added=added)], [1, 2, 3], 2, [AS_SWAPPED])
+        added = join_backwards(with_boundaries(ids, END) for ids in known) if is_open else None
+        places = find_occurrences([SearchedTexts(array, added=added)], [1, 2, 3], 2, [AS_SWAPPED])
         return [(place.length, place.next) for place in places if place.length > 1]
 
     assert found([4, 2, 3, 4, 5], [6, 2, 3, 7, 7]) == [(3, (1, 5)), (2, (7, 7))]
@@ -156,7 +156,7 @@ DOCUMENTS = [[1, 2, 3, 1, 2, 4], [5, 1, 2, 3], [6]]
 
 
 def write(path: Path, texts: SuffixArray | None) -> Table:
-    counts = count_streams([stream(ids, END) for ids in DOCUMENTS], orders=ORDERS, vocab_size=10)
+    counts = count_streams([with_boundaries(ids, END) for ids in DOCUMENTS], orders=ORDERS, vocab_size=10)
     write_table(
         path,
         [counts],
@@ -217,7 +217,7 @@ def test_a_damaged_text_is_refused(tmp_path):
 
 def lines_after(ledger: Ledger, history: list[int]) -> list[int]:
     texts = ledger.searched_texts([sorted_documents()], [[b"a", b"b", b"c"]])
-    places = find_places(texts, history, 1)
+    places = find_occurrences(texts, history, 1)
     return sorted(place.next[0] for place in places if place.length == len(history))
 
 
@@ -242,5 +242,5 @@ def test_a_table_of_other_texts_is_not_searched():
 def test_a_text_that_a_segment_replaces_is_not_searched():
     ledger = Ledger(Overlay(vocab_size=10), {"a.py": b"a", "b.py": b"x", "c.py": b"c"}, lambda key: ())
     base, segment = sorted_documents(), build_suffix_array([[1, 2, 9]], END, 10)
-    found = find_places(ledger.searched_texts([base, segment], [[b"a", None, b"c"], [b"x"]]), [1, 2], 1)
+    found = find_occurrences(ledger.searched_texts([base, segment], [[b"a", None, b"c"], [b"x"]]), [1, 2], 1)
     assert sorted(place.next[0] for place in found) == [3, 4, 9]

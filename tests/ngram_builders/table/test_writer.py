@@ -14,7 +14,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, Run, merge, negate
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from ngram_builders.table.writer import build_columns, write_table
+from ngram_builders.table.writer import write_table
 from tests.ngram_builders.reference import Documents, documents, run_of_texts, write_texts
 
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
@@ -68,12 +68,6 @@ def test_counts_that_are_not_positive_are_not_written(tmp_path: Path) -> None:
     run = run_of_texts(TEXTS)
     assert write(tmp_path / "t.ngt", [negate(run)]).entries == 0
     assert write(tmp_path / "t.ngt", [merge([run, negate(run), run])]).entries == len(run)
-
-
-def test_columns_in_memory_keep_signs() -> None:
-    columns = build_columns(negate(run_of_texts(TEXTS)), 4)
-    assert (columns.counts < 0).all()
-    assert columns.counts.dtype == np.int32
 
 
 def test_an_unwritable_path_is_a_clear_error(tmp_path: Path) -> None:

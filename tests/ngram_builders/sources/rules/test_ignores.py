@@ -77,7 +77,7 @@ def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
         "ignored by .gitignore",
         f"{top / '.gitignore'}:3: *.py",
     )
-    assert explain_skipped(tmp_path / "b.py", tmp_path) == (None, None)
+    assert explain_skipped(tmp_path / "b.py", tmp_path) is None
     assert explain_skipped(tmp_path / "old" / "c.py", tmp_path) == (
         "ignored by .gitignore",
         f"{top / '.gitignore'}:5: old/",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.sources.globs import NameMatcher, match_parts, split_glob
+from ngram_builders.sources.rules.globs import NameMatcher, match_parts, split_glob
 
 
 @given(globs=st.lists(st.text("ab.*?[]!", max_size=6), max_size=4), name=st.text("ab.*[", max_size=5))
@@ -34,8 +34,3 @@ def test_a_set_of_globs_matches_what_each_matches(globs: list[str], name: str) -
 )
 def test_a_path_matches_name_by_name(glob: str, path: str, matches: bool) -> None:
     assert match_parts(split_glob(glob), path.split("/")) is matches
-
-
-def test_a_bracket_that_is_not_closed_is_refused() -> None:
-    with pytest.raises(ValueError, match="substring not found"):
-        split_glob("a[b")

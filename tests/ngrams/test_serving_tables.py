@@ -22,14 +22,15 @@ from ngram_builders.counting import pipeline
 from ngram_builders.counting.layers import IndexedFile
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.shared_library import KERNEL_VARIABLE
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import file_sync as follow
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
+from spd_lsp.ngrams.followed_tables import Due
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import OPEN_FILES, Domains, Mixture
 from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.serving_tables import OPEN_FILES, ServingTables
 from tests.conftest import STARTER
 
 LINES = (
@@ -63,29 +64,27 @@ def teach(root: Path, registry: Registry, *, incremental: bool = False) -> None:
     )
 
 
-def living(registry: Registry, rebuilder: Rebuilder | None = None) -> Domains:
-    live = LiveIndex(
-        IncrementalTokenizer(tokens()), end_of_text=tokens().end_of_text, vocab_size=tokens().vocab_size
-    )
-    return Domains(registry, tokens().fingerprint, {}, live, rebuilder)
+def living(registry: Registry, rebuilder: Rebuilder | None = None) -> ServingTables:
+    live = LiveIndex(IncrementalTokenizer(tokens()))
+    return ServingTables(registry, tokens().fingerprint, {}, live, rebuilder)
 
 
 def opened(path: Path, text: str) -> OpenDocument:
     return OpenDocument(path.as_uri(), path, "python", text)
 
 
-def show(domains: Domains, path: Path, text: str) -> None:
+def show(domains: ServingTables, path: Path, text: str) -> None:
     assert domains.live
     one = opened(path, text)
     domains.live.update_documents({one.name: DocumentChange(one, False)})
 
 
-def settle(domains: Domains) -> None:
+def settle(domains: ServingTables) -> None:
     while domains.run_idle_work(1.0):
         pass
 
 
-def serving(domains: Domains, file: Path) -> Mixture:
+def serving(domains: ServingTables, file: Path) -> Mixture:
     found = domains.mixture_for(file, "python")
     assert found is not None
     return found
@@ -111,14 +110,12 @@ def registry(tmp_path: Path, root: Path) -> Registry:
     return registry
 
 
-@pytest.mark.parametrize("kernel", ["1", "0"])
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32))
 @pytest.mark.slow
 def test_the_answers_are_those_of_a_table_built_from_scratch(
-    tmp_path_factory: pytest.TempPathFactory, kernel: str, seed: int
+    tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """By the compiled query and by numpy's."""
     folder, chance = tmp_path_factory.mktemp("domains"), random.Random(seed)
     root = folder / "repository"
     root.mkdir()
@@ -160,7 +157,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
             buffer.opened.path.write_text(buffer.opened.text)
             domains.live.on_saved(name)
     for _ in range(2):  # after a build its table is opened, and the files are looked at again
-        domains.live.due = dict.fromkeys(domains.live.due, (0.0, 0.0))
+        domains.live.tables.due = dict.fromkeys(domains.live.tables.due, Due(0, 0))
         settle(domains)
         serving(domains, files[0])
     scratch = Registry(folder / "scratch")
@@ -171,32 +168,10 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
         chance.choices(range(300), k=5) for _ in "abc"
     ]
     candidates = np.array(sorted({i for ids in seen for i in ids} | {5, tokens().end_of_text}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(KERNEL_VARIABLE, kernel)
-        mine = answers(serving(domains, files[0]), histories, candidates)
-        theirs = answers(serving(living(scratch), files[0]), histories, candidates)
+    mine = answers(serving(domains, files[0]), histories, candidates)
+    theirs = answers(serving(living(scratch), files[0]), histories, candidates)
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
-
-
-def test_an_unsaved_change_is_heard_beside_the_table(registry: Registry, root: Path):
-    domains, file = living(registry), root / "a.py"
-    *before, last = tokens().encode("zygote = frobnicator")
-    history, new = [before], np.array([last])
-    assert not serving(domains, file).by_order(history, new)[0].any()
-    show(domains, file, file.read_text() + "zygote = frobnicator\n")
-    settle(domains)
-    assert serving(domains, file).by_order(history, new)[0].any()
-    assert serving(domains, file).names == ("mine",)
-
-
-def test_open_files_of_no_domain_stand_beside_the_domains(registry: Registry, root: Path, tmp_path: Path):
-    domains = living(registry)
-    show(domains, tmp_path / "scratch.py", "zygote = frobnicator\n")
-    settle(domains)
-    assert serving(domains, root / "a.py").names == ("mine", OPEN_FILES)
-    assert serving(domains, tmp_path / "more.py").names == (OPEN_FILES,)
-    assert domains.mixture_for(tmp_path / "more.go", "go") is None
 
 
 def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: Registry, root: Path):
@@ -226,7 +201,7 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
     assert held > 0 and rebuilt.ledger.overlay.size == 0
 
 
-def outgrow(domains: Domains, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def outgrow(domains: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "MAX_DRIFT", 10)
     serving(domains, root / "a.py")
     (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
@@ -239,7 +214,7 @@ def test_a_domain_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
     domains = living(registry)
     outgrow(domains, root, monkeypatch)
     settle(domains)
-    assert domains.problems == ["n-gram domain mine is outdated; run: spd-lsp ngrams rebuild mine"]
+    assert domains.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
 
 
 def test_what_changed_in_a_domain_far_behind_its_files_is_written_beside_it_and_its_overlay_starts_anew(

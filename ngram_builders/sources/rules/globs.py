@@ -76,14 +76,22 @@ def literals(parts: Sequence[str]) -> tuple[str | None, str | None]:
 
 def match_parts(parts: Sequence[str], names: Sequence[str]) -> bool:
     """Whether a path, given as its names from the outermost folder on, matches the parts of a glob."""
-    if not fnmatchcase(names[-1], parts[-1]):
-        return False
+    return fnmatchcase(names[-1], parts[-1]) and len(parts) in _reach(parts, names)
+
+
+def may_match_below(parts: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a glob that begins with a folder's names can match a path in it. Example: `a/b/*.c` -> a, a/b."""
+    return parts[0] != _ANY_DEPTH and bool(_reach(parts, names) - {len(parts)})
+
+
+def _reach(parts: Sequence[str], names: Sequence[str]) -> set[int]:
+    """How many parts of a glob the names of a path may have matched, in all ways."""
     reached = _skip_any_depth(parts, {0})  # parts that may match the next name
     for name in names:
         stay = {i for i in reached if i < len(parts) and parts[i] == _ANY_DEPTH}
         step = {i + 1 for i in reached - stay if i < len(parts) and fnmatchcase(name, parts[i])}
         reached = _skip_any_depth(parts, stay | step)
-    return len(parts) in reached
+    return reached
 
 
 def _skip_any_depth(parts: Sequence[str], reached: set[int]) -> set[int]:

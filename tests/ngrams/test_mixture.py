@@ -20,14 +20,9 @@ from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import (
-    ORDER_WEIGHTS,
-    PAPER_LAMBDAS,
-    Domains,
-    Mixture,
-    last_tokens,
-)
 from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, PAPER_LAMBDAS, Mixture
+from spd_lsp.ngrams.serving_tables import ServingTables
 from tests.ngram_builders.reference import write_texts
 
 VOCABULARY = 12
@@ -80,12 +75,6 @@ def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first,
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
-def test_a_known_successor_takes_the_weight_of_all_orders(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
-    p = mixture([[1, 2, 3, 4, 5]], np.array([6, 7]))
-    assert p[0] == pytest.approx([PAPER_LAMBDAS.sum(), 0.0])
-
-
 def weight_beside(top, *weights):
     """What is left of the sum of some order weights beside a model whose likeliest token has this probability."""
     odds = (1 - top) * sum(weights) / (1 - sum(weights))
@@ -100,13 +89,6 @@ def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_pa
     bigram = weight_beside(0.2, ORDER_WEIGHTS[0][0])
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
-
-
-def test_weights_of_its_own_take_the_place_of_the_shipped_ones(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3]]).columns]], (1.0,), order_weights=[((0.5,),)])
-    half = weight_beside(0.2, 0.5)
-    expected = [0.1 * (1 - half) + half, 0.2 * (1 - half)]
-    assert mixture.mix([[9, 2]], np.array([3, 4]), np.array([0.1, 0.2]))[0] == pytest.approx(expected)
 
 
 HISTORIES, KNOWN = [[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], 6
@@ -125,35 +107,6 @@ def favouring(token, top):
     return p
 
 
-def test_a_model_that_is_sure_holds_against_n_grams_and_one_that_is_not_is_led(knows_six):
-    everywhere = np.arange(VOCABULARY)
-    sure, unsure = (knows_six.mix(HISTORIES, everywhere, favouring(7, top)) for top in (0.99, 0.3))
-    assert sure[0].argmax() == 7
-    assert unsure[0].argmax() == KNOWN
-
-
-@pytest.mark.parametrize("top", [0.2, 0.5, 0.9, 0.99])
-def test_the_surer_a_model_is_the_less_n_grams_take_from_its_favourite(knows_six, top):
-    def taken(top):
-        return 1 - knows_six.mix(HISTORIES, np.arange(VOCABULARY), favouring(7, top))[:, 7] / top
-
-    assert (taken(top + 0.01)[:2] < taken(top)[:2]).all()
-    assert taken(top)[2] == pytest.approx(0)  # of an unseen context nobody knows more
-
-
-def test_a_model_that_is_certain_is_not_moved(knows_six):
-    certain = favouring(7, 1.0)
-    assert knows_six.mix(HISTORIES, np.arange(VOCABULARY), certain)[0] == pytest.approx(certain)
-
-
-def test_each_draft_s_own_distribution_says_how_sure_the_model_is_of_it(knows_six):
-    p = np.stack([favouring(7, 0.99), favouring(7, 0.3)])
-    everywhere = np.arange(VOCABULARY)
-    both = knows_six.mix([HISTORIES[0]] * 2, everywhere, p)
-    alone = [knows_six.mix(HISTORIES[:1], everywhere, row)[0] for row in p]
-    np.testing.assert_allclose(both, alone)
-
-
 def test_only_what_may_follow_says_how_sure_a_model_is(knows_six):
     """Of two tokens that begin with what is typed one is all but certain, however unlikely both were."""
     p = np.full(VOCABULARY, -1.0)
@@ -168,7 +121,7 @@ def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_cont
     tables = [table_of(tmp_path, [[1, 2, 3]], "a"), table_of(tmp_path, [[5, 2, 4]], "b")]
     mine, yours, p = ((0.1,), (0.1, 0.3)), ((0.5,), (0.2, 0.6)), np.array([0.2, 0.3])
     pools, candidates = [[table.columns] for table in tables], np.array([3, 4])
-    mixture = Mixture(pools, (0.6, 0.2), order_weights=[mine, yours])
+    mixture = Mixture(pools, (0.9, 0.3), order_weights=[mine, yours])
     both, either = mixture.mix([[1, 2], [9, 2]], candidates, p)
     odds = (1 - 0.3) / (1 - 0.4 * (1 - (1 - 0.3)))  # of weights .1 and .3 beside a likeliest token of .3
     rest = 1 - 0.4 * odds
@@ -180,14 +133,33 @@ def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_cont
     assert mixture.mix([[1, 2], [5, 2], [7]], np.arange(VOCABULARY), everywhere).sum(axis=1) == pytest.approx(1.0)
     ids, mixed = mixture.adjusted(2.0, 6).mix_top([[1, 2]], everywhere, 3)
     assert mixed == pytest.approx(mixture.adjusted(2.0, 6).mix([[1, 2]], ids, everywhere[ids]))
-    silent = Mixture(pools, (0.6, 0.0), order_weights=[mine, yours])
+    silent = Mixture(pools, (0.9, 0.0), order_weights=[mine, yours])
     assert silent.mix([[1, 2]], candidates, p)[0] == pytest.approx([rest * 0.2 + 0.4 * odds, rest * 0.3])
 
 
-def test_nested_probabilities_of_a_whole_vocabulary_sum_to_one(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
-    p = np.full(VOCABULARY, 1 / VOCABULARY)
-    assert mixture.mix([[1, 2], [5, 5], [7]], np.arange(VOCABULARY), p).sum(axis=1) == pytest.approx(1.0)
+def test_a_table_that_alone_knows_a_context_moves_the_model_as_far_as_its_weight(tmp_path):
+    """Up to the usual weight; and it does not silence what others know of a shorter context."""
+    table, other = table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7]], "b")
+    p, most = np.array([0.1, 0.2]), weight_beside(0.2, *ORDER_WEIGHTS[4])
+    history, candidates = [[1, 2, 3, 4, 5]], np.array([6, 7])
+    for weight, share in ((0.05, 1 / 14), (0.35, 1 / 2), (0.7, 1), (1, 1)):
+        mixed = Mixture([[table.columns]], (weight,)).mix(history, candidates, p)[0]
+        assert mixed == pytest.approx([0.1 + share * most * 0.9, 0.2 - share * most * 0.2])
+    pools = [[table.columns], [other.columns]]
+    without, little, more, usual = (
+        Mixture(pools, (weight, 0.7)).mix(history, candidates, p)[0] for weight in (0.0, 0.05, 0.3, 0.7)
+    )
+    assert without[0] < little[0] < without[0] + 0.05 < more[0] < usual[0]
+    assert without[1] > little[1] > without[1] - 0.05 > more[1] > usual[1]
+
+
+def test_what_each_table_decides_is_what_it_takes_from_a_model_that_is_sure_of_nothing(tmp_path):
+    tables = [table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7], [4, 5, 7]], "b")]
+    pools, p = [[table.columns] for table in tables], np.full(VOCABULARY, 1e-9)
+    for history in ([1, 2, 3, 4, 5], [9, 4, 5], [9, 5], [9]):
+        mixture = Mixture(pools, (0.05, 0.3), order_weights=[ORDER_WEIGHTS, ((0.2,), (0.1, 0.2))])
+        mixed = mixture.mix([history], np.array([6, 7]), p[:2])[0]
+        assert mixture.decided([history], pools) == pytest.approx(mixed, abs=1e-8)
 
 
 def test_successors_are_what_followed_the_longest_known_context(tmp_path):
@@ -198,30 +170,9 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9]], 9).tolist() == []
 
 
-def test_both_sides_in_one_call_are_what_the_single_calls_say(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
-    p = np.linspace(0, 0.2, VOCABULARY)
-    p /= p.sum() - p[3]
-    p[3] = -1
-    histories = [[1, 2], [5, 5], [7]]
-    ids, p_f = mixture.mix_top(histories, p, 2)
-    theirs = mixture.successors(histories, 2)
-    assert 3 in theirs
-    assert ids.tolist() == sorted({VOCABULARY - 2, VOCABULARY - 1, *theirs.tolist()} - {3})
-    np.testing.assert_allclose(p_f, mixture.mix(histories, ids, p[ids]), rtol=1e-6)
-
-
-def test_short_histories_are_padded():
-    assert last_tokens([[5, 7], [1, 2, 3, 4]], 3).tolist() == [[-1, 5, 7], [2, 3, 4]]
-
-
-def test_without_any_table_there_is_nothing_to_ask(tmp_path):
-    assert Domains(Registry(tmp_path), "f", {}).mixture_for(tmp_path / "a.py", "python") is None
-
-
 def test_the_built_in_domain_serves_its_language_only(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python")
-    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
+    domains = ServingTables(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
     assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python",)
     assert domains.mixture_for(tmp_path / "a.go", "go") is None
 
@@ -243,7 +194,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     install(1, 2)
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
     monkeypatch.setattr(Registry, "domains_for", overtaken)
-    domains = Domains(Registry(registry.folder), "f", {})
+    domains = ServingTables(Registry(registry.folder), "f", {})
     mixture = domains.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert domains.problems == []
@@ -251,7 +202,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
 
 def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_path):
     other, file = Registry(tmp_path / "data"), tmp_path / "a.py"
-    domains = Domains(Registry(tmp_path / "data"), "f", {})
+    domains = ServingTables(Registry(tmp_path / "data"), "f", {})
     assert domains.mixture_for(file, "python") is None
     for successor in (2, 3):  # built, and built again
         texts = [[1, successor, END]]
@@ -275,8 +226,8 @@ def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_sai
     registry, more = Registry(tmp_path / "data"), tokens.vocab_size + 1
     write = partial(write_texts, texts=[[1, more - 1, END]], vocab_size=more, fingerprint=tokens.fingerprint)
     registry.install("mine", write, roots=[tmp_path])
-    live = LiveIndex(IncrementalTokenizer(tokens), end_of_text=tokens.end_of_text, vocab_size=tokens.vocab_size)
-    domains = Domains(registry, tokens.fingerprint, {}, live)
+    live = LiveIndex(IncrementalTokenizer(tokens))
+    domains = ServingTables(registry, tokens.fingerprint, {}, live)
     assert domains.mixture_for(tmp_path / "a.py", "python") is None
     assert "its vocabulary is not that of its tokenizer; run: spd-lsp" in domains.problems[0]
 
@@ -291,7 +242,7 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
         path = registry.find("mine").path
     else:
         table_of(tmp_path, [[1, 2]], "python")
-    domains = Domains(registry, "f", {"python": path} if built_in else {})
+    domains = ServingTables(registry, "f", {"python": path} if built_in else {})
     whole = path.read_bytes()
     assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
     path.write_bytes(whole[:-64])
@@ -303,15 +254,6 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
     path.write_bytes(whole)
     domains.run_idle_work(0.0)
     assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
-
-
-def test_a_table_of_another_tokenizer_is_left_out_and_named_once(tmp_path):
-    table_of(tmp_path, [[1, 2, 3]], "python", fingerprint="other")
-    domains = Domains(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
-    assert domains.mixture_for(None, "python") is None
-    assert domains.mixture_for(None, "python") is None
-    assert len(domains.problems) == 1
-    assert "was built with tokenizer other" in domains.problems[0]
 
 
 def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path):
@@ -326,7 +268,7 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
     install("shop", "f", roots=[tmp_path / "shop"])
     install("shop-g", "g", roots=[tmp_path / "shop"])
     install("till-g", "g", roots=[tmp_path / "till"])
-    domains = Domains(registry, "f", {}, model="/models/f")
+    domains = ServingTables(registry, "f", {}, model="/models/f")
     assert domains.mixture_for(tmp_path / "shop" / "a.py", "python").names == ("shop",)
     assert domains.problems == []
     for _ in range(2):
@@ -342,7 +284,7 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     registry = Registry(tmp_path / "data")
     registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
     registry.assign_workspace(tmp_path, [("python", 0.5)])
-    domains = Domains(registry, "f", {"python": tmp_path / "python.ngt"})
+    domains = ServingTables(registry, "f", {"python": tmp_path / "python.ngt"})
     assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 
 
@@ -355,7 +297,7 @@ def test_each_table_has_the_weights_fitted_for_it_and_the_others_those_of_the_fi
         if weight:
             write_fitted_weights(home.parent, "model", expand_order_weights(((weight,),))[1:].tolist())
     registry.assign_workspace(tmp_path, [("mine", 0.5), ("plain", 0.5), ("yours", 0.5)])
-    mixture = Domains(registry, "f", {}, model="model").mixture_for(tmp_path / "a.py", "python")
+    mixture = ServingTables(registry, "f", {}, model="model").mixture_for(tmp_path / "a.py", "python")
     assert mixture.names == ("mine", "plain", "yours")
     assert mixture.order_weights[:, 1, 0].tolist() == [0.1, 0.1, 0.3]
 
@@ -389,25 +331,3 @@ def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     ids, mixed = bigrams.mix_top([[9, 2]], p, 3)
     assert mixed == pytest.approx(bigrams.mix([[9, 2]], ids, p[ids]))
     assert mixture.mix_top([[9, 2]], p, 3)[1] == pytest.approx(mixed)  # one token of context says the same
-
-
-def test_a_file_s_mixture_is_kept_until_what_serves_it_changes(tmp_path):
-    registry, file = Registry(tmp_path / "data"), tmp_path / "a.py"
-    for name in ("mine", "yours"):
-        registry.install(name, lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
-    registry.assign_workspace(tmp_path, [("mine", 0.5)])
-    domains = Domains(registry, "f", {})
-    first = domains.mixture_for(file, "python")
-    assert domains.mixture_for(file, "python") is first
-    registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.2)])
-    domains.run_idle_work(0.0)
-    second = domains.mixture_for(file, "python")
-    assert second.names == ("mine", "yours")
-    registry.assign_workspace(tmp_path, [("mine", 0.5), ("yours", 0.4)])
-    domains.run_idle_work(0.0)
-    third = domains.mixture_for(file, "python")
-    assert third is not second
-    assert [table.weight for table in domains._tables_for(file, "python")] == [0.5, 0.4]
-    assert domains.mixture_for(tmp_path.parent / "b.py", "python") is None
-    registry.remove("mine")
-    assert domains.mixture_for(file, "python").names == ("yours",)

@@ -1,0 +1,1 @@
+"""Lines of ignore and attribute files, and a user's globs -> which paths are skipped."""

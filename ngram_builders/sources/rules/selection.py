@@ -1,0 +1,66 @@
+"""What of a repository a user wants counted, as it is recorded with a table: a language, and globs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from ngram_builders.errors import UserError
+from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.rules.ignore_rules import IgnoreFile, IgnoreRule
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Only one language if one is named; with what `include` matches, and without what `exclude` does.
+
+    Globs are those of `.gitignore`, relative to each folder that is counted; where both match, `exclude` counts.
+    """
+
+    language: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, recipe: Mapping[str, Any]) -> Selection:
+        """The selection that a table's recipe records."""
+        include, exclude = (tuple(map(str, recipe.get(kind) or ())) for kind in ("include", "exclude"))
+        return cls(str(recipe.get("language") or "") or None, include, exclude)
+
+    def as_recipe(self) -> dict[str, Any]:
+        """How a recipe records it."""
+        globs = {"include": list(self.include), "exclude": list(self.exclude)}
+        return {"language": self.language, **{kind: given for kind, given in globs.items() if given}}
+
+    def as_options(self) -> list[str]:
+        """The options of `build-ngrams` that select the same."""
+        given = {"--language": filter(None, [self.language]), "--include": self.include, "--exclude": self.exclude}
+        return [f"{option} {shlex.quote(value)}" for option, values in given.items() for value in values]
+
+    @property
+    def languages(self) -> frozenset[str] | None:
+        """The languages that are wanted; None for all."""
+        return None if self.language is None else related_languages(self.language)
+
+    def rules(self, folder: str) -> tuple[IgnoreFile | None, IgnoreFile | None]:
+        """What is included and excluded below a folder; raises UserError for what is no glob."""
+        return (
+            IgnoreFile.of("--include", folder, map(_parse, count(1), self.include)),
+            IgnoreFile.of("--exclude", folder, map(_parse, count(1), self.exclude)),
+        )
+
+
+EVERYTHING = Selection()
+
+
+def _parse(number: int, glob: str) -> IgnoreRule:
+    """Parse a glob; `./` means the folder that is counted."""
+    negated = glob.startswith("!")
+    path = glob[negated:]
+    rule = IgnoreRule.parse(number, "!" * negated + (path[1:] if path.startswith("./") else path))
+    if rule is None:
+        raise UserError(f"{glob!r} is no pattern of .gitignore; name files or folders, such as 'deps/' or '*.sql'")
+    return rule

@@ -1,0 +1,116 @@
+"""The tables in use, each with what changed in its files since it was built, and when to look at them again.
+
+In: a table's contents, and time. Out: its `TableSync`, scanned now and then in steps between requests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngram_builders.counting.token_cache import IndexedFiles
+from ngram_builders.registry.domains import NgramTable
+from ngram_builders.table.format import Columns
+from spd_lsp.ngrams.file_sync import TableSync
+
+Steps = Iterator[None]  # background work that can pause after each step
+Read = Callable[[], IndexedFiles | None]
+Follow = Callable[[NgramTable, IndexedFiles], None]
+
+MAX_FILES_AT_ONCE = 2_000  # of a table, listed before a completion; about 5 ms
+_MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a table's files
+_SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
+_CHECKOUT_PAUSE_FACTOR = 10  # or once git has changed files: other programs write its index at every save, too
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When a table's files are to be scanned again, on the monotonic clock."""
+
+    soonest: float  # if git has changed files
+    latest: float  # in any case
+
+
+class FollowedTables:
+    """The tables in use, by name, kept up to date with their files."""
+
+    def __init__(self, queue: deque[Steps]) -> None:
+        self.queue = queue
+        self.files: dict[str, tuple[Path, ...]] = {}  # of each table in use
+        self.synced: dict[str, TableSync] = {}  # those whose contents are known
+        self.due: dict[str, Due] = {}
+
+    def columns(self, table: NgramTable, read: Read, follow: Follow) -> tuple[Columns, ...]:
+        """Return the overlay of a table; without contents, which `read` returns, there is none.
+
+        Contents that were read are given to `follow`, which is to `add` a sync: at once if the files are few.
+        """
+        files = (table.path, *table.segments)
+        if self.files.get(table.name) != files or self._is_unknown_and_due(table.name):
+            self._start(table, files, read, follow)
+        sync = self.synced.get(table.name)
+        return sync.ledger.overlay.columns if sync else ()
+
+    def outdated(self) -> list[NgramTable]:
+        """Return the tables that should be rebuilt."""
+        return [sync.domain for sync in self.synced.values() if sync.is_outdated]
+
+    def add(self, sync: TableSync) -> None:
+        """Keep a table in sync from now on."""
+        now = time.monotonic()
+        self.synced[sync.domain.name] = sync
+        self.due[sync.domain.name] = Due(now, now)
+
+    def retain(self, names: Iterable[str]) -> bool:
+        """Drop all other tables; whether one of them was in sync."""
+        others = self.files.keys() - set(names)
+        was_synced = not others.isdisjoint(self.synced)
+        for name in others:
+            del self.files[name]
+            self.synced.pop(name, None)
+        return was_synced
+
+    def due_scans(self) -> list[Steps]:
+        """Return the scans that are due: after a while, or as git has changed files."""
+        now = time.monotonic()
+        return [self._scan(name) for name, sync in self.synced.items() if self._is_due(name, sync, now)]
+
+    def _is_unknown_and_due(self, name: str) -> bool:
+        return name not in self.synced and self.due[name].latest <= time.monotonic()
+
+    def _is_due(self, name: str, sync: TableSync, now: float) -> bool:
+        due = self.due[name]
+        return due.latest <= now or (due.soonest <= now and sync.is_checked_out_anew)
+
+    def _start(self, table: NgramTable, files: tuple[Path, ...], read: Read, follow: Follow) -> None:
+        """Read a table's contents: now if it has few files, else between requests."""
+        now = time.monotonic()
+        self.files[table.name] = files
+        self.due[table.name] = Due(now, now + _MIN_SCAN_PAUSE)
+        self.synced.pop(table.name, None)
+        steps = self._read(table, files, read, follow)
+        self.queue.append(steps)
+        if table.files <= MAX_FILES_AT_ONCE:
+            deque(steps, maxlen=0)
+
+    def _read(self, table: NgramTable, files: tuple[Path, ...], read: Read, follow: Follow) -> Steps:
+        contents = read()
+        yield
+        if contents is not None and self.files.get(table.name) == files:
+            follow(table, contents)
+
+    def _scan(self, name: str) -> Steps:
+        """Scan a table's files for changes, and schedule the next scan."""
+        sync = self.synced.get(name)
+        spent = 0.0
+        started = time.monotonic()
+        for step in sync.scan() if sync else ():
+            spent += time.monotonic() - started
+            yield step
+            started = time.monotonic()
+        ended = time.monotonic()
+        latest = ended + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
+        self.due[name] = Due(ended + _CHECKOUT_PAUSE_FACTOR * spent, latest)

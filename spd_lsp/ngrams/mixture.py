@@ -1,0 +1,183 @@
+"""What n-gram tables say of the next token: p_ngram for k drafts at once, from several weighted tables.
+
+Comes in: the ids of each draft with the text before it, and candidates. Goes out: probabilities. Knows no text.
+
+Legend: W pools, K drafts, C candidates, N orders from 2 on, M longest orders seen, from none on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+
+import numpy as np
+import numpy.typing as npt
+
+from ngram_builders.arrays import F64, Floats, Ids
+from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
+from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.table.format import Columns
+from ngram_builders.table.order_weights import OrderWeights, expand_order_weights
+from ngram_builders.table.query import open_query
+from ngram_builders.table.suffix_array import Occurrence, Rewriting, SearchedTexts, find_occurrences
+from spd_lsp.settings import Settings
+
+Histories = Sequence[Sequence[int]] | Ids
+
+MAX_CONTEXT = HIGHEST_ORDER - 1  # tokens of context
+PAPER_LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # of orders 2 ... 6, appendix B of the paper
+# Weight of each n-gram order beside a model that is sure of nothing (`doubt` 1), one row for each longest matched
+# context. Fitted by expectation maximisation beside the starter, on packages that neither it nor any table had
+# seen, before there was doubt; `spd-lsp ngrams tune` fits others, and knows of it.
+ORDER_WEIGHTS = (
+    (0.089,),
+    (0.048, 0.090),
+    (0.030, 0.090, 0.102),
+    (0.019, 0.056, 0.119, 0.092),
+    (0.005, 0.035, 0.075, 0.123, 0.383),
+)
+_TINY = 1e-300
+
+
+class Mixture:
+    """A weighted mixture of pools of counts; calling it gives p_ngram. Counts within a pool are summed."""
+
+    def __init__(
+        self,
+        pools: Sequence[Sequence[Columns]],
+        weights: Sequence[float],
+        names: Sequence[str] = (),
+        order_weights: Sequence[OrderWeights] = (ORDER_WEIGHTS,),
+        texts: Sequence[SearchedTexts] = (),
+    ) -> None:
+        """`order_weights`: of each pool, or one for all."""
+        self.texts = texts
+        self.query = open_query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
+        self.names = tuple(names)
+        expanded = [expand_order_weights(rows) for rows in order_weights]
+        of_pools = zip(weights, expanded if len(expanded) > 1 else expanded * len(weights), strict=True)
+        self.order_weights = np.stack([rows for weight, rows in of_pools if weight > 0] or expanded)  # [W, M, N]
+        self.reach = MAX_CONTEXT
+
+    def adjusted(self, factor: float, longest: int) -> Mixture:
+        """Return the mixture with `factor` times the odds against the model, and n-grams of `longest` at most."""
+        if factor == 1 and longest >= ORDERS[-1]:
+            return self
+        other = copy(self)
+        other.order_weights = scale_odds(self.order_weights, factor)
+        other.reach = longest - 1
+        return other
+
+    def occurrences(
+        self, history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
+    ) -> list[Occurrence]:
+        """Return where the end of a history stands in the texts that were counted: see `find_occurrences`."""
+        return find_occurrences(self.texts, history, follow, rewritings)
+
+    def contexts(self, histories: Histories) -> Ids:
+        """Return the contexts to look up, padded with -1. -> [K, MAX_CONTEXT]"""
+        contexts = _last_tokens(histories, MAX_CONTEXT)
+        if self.reach < MAX_CONTEXT:
+            contexts = contexts.copy()
+            contexts[:, : MAX_CONTEXT - self.reach] = -1
+        return contexts
+
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
+        """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2. -> [K, C].
+
+        An order whose context no table has seen adds nothing, as in the paper.
+        """
+        p_n, _ = self.by_order(histories, candidates)
+        return np.asarray(np.einsum("n,knc->kc", PAPER_LAMBDAS, p_n))
+
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+        """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
+
+        Candidates each once; p [C] or [K, C] -> [K, C]. Where pools have order weights of their own, w is the mean
+        of those that have seen m. The odds of w are multiplied by the model's `doubt`, which the largest p says.
+        Pools of less than the usual weight together have that much less of a say: see `trust` and `Query.mix`.
+
+        Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .133.
+        """
+        contexts = self.contexts(histories)
+        p = np.asarray(p)
+        if p.ndim == 1:
+            return self.query.mix(contexts, candidates, p, self._doubted_weights(p.max(initial=0.0)))
+        mixed = [
+            self.query.mix(context, candidates, row, self._doubted_weights(row.max(initial=0.0)))
+            for context, row in zip(contexts[:, None], p, strict=True)
+        ]
+        return np.concatenate(mixed)
+
+    def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """Return the top n tokens of p [V] and the `successors`, and `mix` of them, in one call: [C], [K, C].
+
+        Where p is below 0 a token may not follow.
+        """
+        p = np.ascontiguousarray(p, dtype=np.float32)
+        top = p.max(initial=0.0) / max(np.maximum(p, 0).sum(), _TINY)
+        return self.query.mix_candidates(self.contexts(histories), p, n, self._doubted_weights(top))
+
+    def _doubted_weights(self, top: npt.ArrayLike) -> F64:
+        """The order weights beside a model whose likeliest token has this probability. [W, M, N]"""
+        return scale_odds(self.order_weights, float(doubt(top)))
+
+    def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
+        """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
+
+        -> [K, N, C] and [K, N], orders from 2 on.
+        """
+        p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
+        return p_n, (matched > 0).astype(float)
+
+    def decided(self, history: Histories, pools: Sequence[Sequence[Columns]]) -> list[float]:
+        """Return the share of each pool of weight above 0 in `mix`, beside a model that is sure of nothing."""
+        contexts, weights = self.contexts(history), np.array([pool.weight for pool in self.query.pools])
+        none = np.empty(0, dtype=np.int64)
+        seen = [open_query([pool], [1.0]).probabilities(contexts, none)[1][0] for pool in pools]
+        known = np.array(seen) * weights[:, None]  # [W, N]
+        matched = known.sum(axis=0)
+        given = np.maximum.accumulate(np.minimum(matched, 1)[::-1])[::-1]
+        shares = known / np.maximum(matched, _TINY)
+        row = np.einsum("m,wm,wmn->n", given - np.append(given[1:], 0), shares, self.order_weights[:, 1:])
+        decided: list[float] = (shares @ row).tolist()
+        return decided
+
+    def successors(self, histories: Histories, n: int) -> Ids:
+        """Return up to n tokens per pool and history that followed its longest known context, each once."""
+        return self.query.successors(self.contexts(histories), n)
+
+
+def scale_odds(weights: F64, factor: float) -> F64:
+    """Return order weights [..., O] with their odds against the base times `factor`, at least 0.
+
+    Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.
+    """
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(factor * weights / np.maximum(1 - total + factor * total, _TINY))
+
+
+def doubt(top: npt.ArrayLike) -> F64:
+    """What the odds of n-grams beside a model are multiplied by, where its likeliest token has this probability.
+
+    So a model's strength is measured at every token: a good one is more often sure. With the starter, SmolLM2 and
+    Qwen2.5-Coder this one rule gives lines a higher likelihood than the best constant of each.
+    Example: a row whose weights sum to 1/2, beside a token of .9 -> 1/11.
+    """
+    return np.asarray(np.maximum(1 - np.asarray(top, dtype=np.float64), 0.0))
+
+
+def _last_tokens(histories: Histories, n: int) -> Ids:
+    """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
+    if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
+        return histories[:, -n:]
+    contexts = np.full((len(histories), n), -1, dtype=np.int64)
+    for row, history in zip(contexts, histories, strict=True):
+        tail = history[-n:]
+        row[n - len(tail) :] = tail
+    return contexts
+
+
+def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+    """Return the mixture with the weight and the longest order of the settings."""
+    return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)

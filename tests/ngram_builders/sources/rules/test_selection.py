@@ -1,0 +1,85 @@
+"""Code of others is not counted, and the user has the last word on what is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
+from ngram_builders.sources.rules.selection import Selection
+from tests.ngram_builders.sources.test_git_repository import repository
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+OWN = ("main.c", "deps/glue.c", "deps/ours/a.c", "deps/lib/license.go", "src/lua/b.c")
+LUA = ("deps/lua/lua.c", "deps/lua/src/deep/lvm.c", "deps/lua/COPYRIGHT")
+ZLIB = ("external/github/zlib/z.c", "external/github/zlib/LICENSE.md", "src/lua/LICENSE", "LICENSE")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return repository(tmp_path / "repo", *OWN, *LUA, *ZLIB, "vendor/x/x.c", "old/y.c", "z_pb2.py", "deps/.env")
+
+
+def counted(root: Path, **chosen: tuple[str, ...]) -> set[str]:
+    """What is counted, and `--why` agrees."""
+    selection = Selection(**chosen)  # type: ignore[arg-type]
+    found = survey(root, selection=selection)
+    assert all(skip_reason(path, root, selection) is None for path in found.paths)
+    files = [Path(path) for path in found.skipped if Path(path).is_file()]
+    assert all(skip_reason(path, root, selection) == found.skipped[str(path)] for path in files)
+    return {path.relative_to(root.resolve()).as_posix() for path in found.paths}
+
+
+def test_dependencies_with_a_licence_of_their_own_are_vendored(root: Path) -> None:
+    assert counted(root) == {*OWN, "old/y.c"}
+    licence = root.resolve() / "deps" / "lua" / "COPYRIGHT"
+    assert explain_skipped(root / "deps/lua/src/deep/lvm.c", root) == ("vendored", f"its own licence: {licence}")
+    assert counted(root / "deps" / "lua") == {"lua.c", "src/deep/lvm.c"}, "whoever names it wants it"
+    (root / "deps" / "LICENSE").touch()
+    assert counted(root) == {"main.c", "src/lua/b.c", "old/y.c"}, "a licence covers all of its folder"
+
+
+def test_the_user_brings_back_what_rules_leave_out(root: Path) -> None:
+    own = {*OWN, "old/y.c"}
+    assert counted(root, include=("deps/",)) == {*own, *LUA[:2]}
+    assert counted(root, include=("/deps/lua/src/",)) == {*own, LUA[1]}
+    assert counted(root, include=("./vendor/x/*.c",)) == {*own, "vendor/x/x.c"}
+    assert counted(root, include=("*_pb2.py",)) == {*own, "z_pb2.py"}
+    assert counted(root, include=("deps/.env",)) == own, "but no secrets"
+    (root / ".gitignore").write_text("new*\nlog/\n")
+    for name in ("new.c", "log/a.c", "log/b.c", "build/new/c.c", "build/d.c"):
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text("int x;\n")
+    brought_back = {"new.c", "log/a.c", "build/new/c.c"}
+    assert counted(root, include=("new.c", "/log/a.c", "build/new/")) == {*own, *brought_back}
+
+
+def test_the_user_leaves_out_what_rules_count(root: Path) -> None:
+    assert counted(root, exclude=("deps/", "y.c")) == {"main.c", "src/lua/b.c"}
+    assert counted(root, exclude=("*.c", "!main.c")) == {"main.c", "deps/lib/license.go"}
+    assert counted(root, include=("deps/",), exclude=("deps/lua/src",)) == {*OWN, "old/y.c", LUA[0]}
+    found = explain_skipped(root / "deps/ours/a.c", root, Selection(exclude=("ours/",)))
+    assert found == ("excluded", "--exclude ours/")
+
+
+def test_the_user_outweighs_attributes(root: Path) -> None:
+    (root / ".gitattributes").write_text("src/** linguist-vendored\nmain.c -diff\n")
+    assert counted(root) == {*OWN, "old/y.c"} - {"main.c", "src/lua/b.c"}
+    assert counted(root, include=("src/", "main.c")) == {*OWN, "old/y.c"}
+
+
+@pytest.mark.parametrize("glob", ["", "# mine", "[a", "x" * 5_000])
+def test_what_is_no_pattern_is_refused(root: Path, glob: str) -> None:
+    with pytest.raises(UserError, match=r"is no pattern of \.gitignore; name files or folders"):
+        survey(root, selection=Selection(include=(glob,)))
+
+
+def test_a_selection_is_what_a_recipe_records() -> None:
+    selection = Selection("c", ("deps/", "a b"), ("*.sql",))
+    assert Selection.of({**selection.as_recipe(), "orders": [2]}) == selection
+    assert selection.as_options() == ["--language c", "--include deps/", "--include 'a b'", "--exclude '*.sql'"]
+    assert Selection().as_recipe() == {"language": None}

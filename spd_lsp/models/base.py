@@ -13,30 +13,30 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
-from ngram_builders.arrays import Floats, Ids
+from ngram_builders.arrays import Floats
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.threads import ThreadCountTuner
-from spd_lsp.models.topk import TopK, TopKRequest, select_top_k, unpack_top_k
-from spd_lsp.models.topk import WeightedTokens as WeightedTokens
 
 CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
 MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
-SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
+_SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 MAX_CACHED_PROMPTS = 4  # as many files as one switches between
 _WHOLE = np.ones(1)  # of a token that is not mixed with others
 _MAX_DROPPED = (
     64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
 )
 
-Result = TypeVar("Result")
+WeightedTokens = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 
 class Cache(Protocol):
     """Keys and values of the positions read so far."""
+
+    length: int  # how many
 
     def crop(self, length: int) -> None:
         """Drop all positions from `length` on, and whatever an interrupted pass has left."""
@@ -97,7 +97,6 @@ class ForwardInput:
     mixtures: Sequence[WeightedTokens] = ()  # N
     ids: Sequence[Sequence[int]] = ()  # [N, T]
     last_only: bool = False  # of the ids, compute the logits after the last one only
-    top_k: TopKRequest | None = None  # of the mixtures, return these logits only, as `unpack_top_k` reads them
 
 
 class Engine(ABC):
@@ -105,11 +104,8 @@ class Engine(ABC):
 
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
-    selects_on_device = False  # whether `step_top_k` is faster than `step`, as only few logits leave the device
     predicts = True  # whether it says anything at all: see `no_model.py`
-    second_row_is_free = False  # whether a pass of two rows takes about the time of one: measured on a GPU
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
-    oom_fallback: OomFallback | None = None
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
@@ -140,10 +136,6 @@ class Engine(ABC):
     def forward_ids(self, ids: Sequence[Sequence[int]], cache: Any, *, last_only: bool = False) -> Floats:
         """Add T ids to each of N rows: logits [N, T, V], or [N, 1, V] after the last one only."""
         return self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
-
-    def run_request(self, request: Callable[[Engine], Result]) -> Result:
-        """The result of a request, run again on the fallback engine if this one runs out of memory."""
-        return request(self) if self.oom_fallback is None else self.oom_fallback.run(self, request)
 
     def use_threads(self, tuner: ThreadCountTuner) -> None:
         """Compute with as many threads as this chooses by what it is told."""
@@ -201,16 +193,6 @@ class Engine(ABC):
         self.on_step(time.perf_counter() - started)
         return logits
 
-    def step_top_k(
-        self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
-    ) -> TopK:
-        """As `step`, but return only the k largest logits and those of some further ids."""
-        if not self.selects_on_device:
-            return select_top_k(self.step(ids, weights), k, extra_ids, temperature)
-        top_k = TopKRequest(k, [extra_ids], temperature)
-        [[row]] = self.forward_batch([ForwardInput(self._prompt_cache(), [(ids, weights)], top_k=top_k)])
-        return unpack_top_k(row, k, len(extra_ids))
-
     def _prompt_cache(self) -> Any:
         assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
         return self.prompts[-1].cache
@@ -223,19 +205,6 @@ class Engine(ABC):
         """
         return self.forward(rows, self._select_rows(parents))
 
-    def step_rows_top_k(
-        self, rows: Sequence[WeightedTokens], parents: Sequence[int], request: TopKRequest
-    ) -> list[TopK]:
-        """As `step_rows`, but return only the k largest logits of each row and those of its further ids."""
-        k, extra_ids = request.k, request.extra_ids
-        if not self.selects_on_device:
-            logits = self.step_rows(rows, parents)
-            pairs = zip(logits, extra_ids, strict=True)
-            return [select_top_k(row, k, extra, request.temperature) for row, extra in pairs]
-        top_k = request.padded()
-        [found] = self.forward_batch([ForwardInput(self._select_rows(parents), rows, top_k=top_k)])
-        return [unpack_top_k(row, k, len(extra)) for row, extra in zip(found, extra_ids, strict=True)]
-
     def _select_rows(self, parents: Sequence[int]) -> Any:
         self.draft_cache = self._before_drafts(parents).select_rows(parents)
         return self.draft_cache
@@ -244,25 +213,6 @@ class Engine(ABC):
         assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
         return self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
 
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """log p of each token of each draft after the last prefill's prompt, all drafts in one forward pass.
-
-        The cache is left as after the prefill, whose logits score the first tokens.
-        """
-        prompt = self.prompts[-1]
-        assert prompt.logits is not None, "drafts are scored after a prefill"
-        self.crop(len(prompt.ids))
-        longest = max(len(draft) for draft in drafts) - 1  # the logits after a draft's last token are not needed
-        if longest < 1:
-            return [token_log_probs(prompt.logits[None], draft) for draft in drafts]
-        # Shorter drafts are padded on the right, where none of their own tokens attends.
-        padded = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
-        logits = self.forward_ids(padded, prompt.cache.select_rows([0] * len(drafts)))  # [N, T, V]
-        return [
-            token_log_probs(np.concatenate([prompt.logits[None], rest[: len(draft) - 1]]), draft)
-            for draft, rest in zip(drafts, logits, strict=True)
-        ]
-
     def token_probabilities(self, ids: Sequence[int]) -> Floats:
         """The probability of each id but the first, given those before it, and of the likeliest one there.
 
@@ -270,9 +220,9 @@ class Engine(ABC):
         """
         cache = self.new_cache()
         parts = [np.empty((2, 0))]
-        for start in range(0, len(ids) - 1, SCORED_CHUNK):
-            log_p = log_softmax(self.forward_ids([ids[start : start + SCORED_CHUNK]], cache)[0])
-            following = ids[start + 1 : start + SCORED_CHUNK + 1]
+        for start in range(0, len(ids) - 1, _SCORED_CHUNK):
+            log_p = log_softmax(self.forward_ids([ids[start : start + _SCORED_CHUNK]], cache)[0])
+            following = ids[start + 1 : start + _SCORED_CHUNK + 1]
             log_p = log_p[: len(following)]
             parts.append(np.stack([log_p[np.arange(len(following)), list(following)], log_p.max(axis=1)]))
         return np.asarray(np.exp(np.concatenate(parts, axis=1)))
@@ -281,11 +231,6 @@ class Engine(ABC):
         """Drop the prompt's positions from `length` on, and those of drafts."""
         self._forget_drafts()
         self.prompts[-1].crop(length)
-
-    def release(self) -> None:
-        """Free the memory of this engine, which cannot be used any more."""
-        self._forget_drafts()
-        self.prompts = []
 
     def _forget_drafts(self) -> None:
         self.draft_cache, self.drafts_read = None, {}
@@ -312,34 +257,6 @@ class Engine(ABC):
         return prompt
 
 
-class OomFallback:
-    """Runs requests on an engine until it raises `error`, and from then on another.
-
-    A request changes nothing but caches: running it again gives what the first time would have given.
-    """
-
-    def __init__(
-        self, error: type[Exception], reopen: Callable[[], Engine], report: Callable[[str], None]
-    ) -> None:
-        """`reopen` opens the engine to fall back to; `report` is called when that happens."""
-        self.error = error
-        self.reopen = reopen
-        self.report = report
-        self.engine: Engine | None = None  # the one fallen back to
-
-    def run(self, engine: Engine, request: Callable[[Engine], Result]) -> Result:
-        """The result of a request."""
-        if self.engine is None:
-            try:
-                return request(engine)
-            except self.error:
-                self.report(f"{engine.device} ran out of memory; continuing on the CPU, which is slower")
-            self.engine = self.reopen()
-            engine.release()
-            engine.device, engine.second_row_is_free = self.engine.device, self.engine.second_row_is_free
-        return request(self.engine)
-
-
 def common_prefix_length(old: list[int], new: list[int]) -> int:
     """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
     same, longest = 0, min(len(old), len(new))
@@ -350,8 +267,3 @@ def common_prefix_length(old: list[int], new: list[int]) -> int:
         else:
             longest = middle - 1
     return same
-
-
-def token_log_probs(logits: Floats, ids: Sequence[int]) -> Floats:
-    """The log-probability of one id under each row of logits; surplus rows are ignored. [T, V] -> [T]."""
-    return np.asarray(log_softmax(logits[: len(ids)])[np.arange(len(ids)), list(ids)])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import Engine, ForwardInput, OomFallback
+from spd_lsp.models.base import Engine, ForwardInput
 
 _MAX_BATCH = 32  # forward inputs
 _MAX_WAIT = 0.02  # seconds for requests that are choosing their next tokens
@@ -37,16 +37,10 @@ class BatchedEngine(Engine):
         self.scheduler = scheduler
         self.max_positions = scheduler.engine.max_positions
         self.device = scheduler.engine.device
-        self.second_row_is_free = scheduler.engine.second_row_is_free
         self.forks_are_free = scheduler.engine.forks_are_free
         self.predicts = scheduler.engine.predicts
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
         super().__init__()
-
-    @property
-    def selects_on_device(self) -> bool:  # type: ignore[override]  # as the shared one does
-        """As in `Engine`."""
-        return self.scheduler.engine.selects_on_device
 
     def new_cache(self) -> Any:
         """As in `Engine`."""
@@ -73,24 +67,11 @@ class BatchScheduler:
         self.wait_seconds = 0.0  # for those: what the last pass took
         self.batches = 0
         self.inputs = 0  # divided by `batches`, the mean batch size
-        self.fallback_lock = threading.Lock()
-        self.fallback: BatchScheduler | None = None  # for requests that ran out of memory here
         threading.Thread(target=self._run, name="engine", daemon=True).start()
 
     def new_engine(self) -> BatchedEngine:
-        """An engine for one request at a time; one that runs out of memory falls back alone."""
-        engine = BatchedEngine(self)
-        if shared := self.engine.oom_fallback:
-            engine.oom_fallback = OomFallback(shared.error, self._new_fallback_engine, shared.report)
-        return engine
-
-    def _new_fallback_engine(self) -> Engine:
-        """An engine whose passes are batched with those of other requests that fell back."""
-        assert self.engine.oom_fallback is not None
-        with self.fallback_lock:
-            if self.fallback is None:
-                self.fallback = BatchScheduler(self.engine.oom_fallback.reopen())
-        return self.fallback.new_engine()
+        """An engine for one request at a time."""
+        return BatchedEngine(self)
 
     def submit(self, queued: QueuedInput) -> Future[Floats]:
         """Queue an input; errors of its computation are raised by the future."""
@@ -131,7 +112,7 @@ class BatchScheduler:
     def _compute(self, batch: Sequence[QueuedInput]) -> None:
         """Compute a batch; if that fails, one by one, so that each request gets its own error."""
         try:
-            for queued, logits in zip(batch, self._forward(batch), strict=True):
+            for queued, logits in zip(batch, self.engine.forward_batch([one.input for one in batch]), strict=True):
                 queued.logits.set_result(logits)
         except Exception as error:
             if len(batch) == 1:
@@ -139,6 +120,3 @@ class BatchScheduler:
             else:
                 for queued in batch:
                     self._compute([queued])
-
-    def _forward(self, batch: Sequence[QueuedInput]) -> list[Floats]:
-        return self.engine.forward_batch([queued.input for queued in batch])

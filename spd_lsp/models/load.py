@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.limits import check_config_sizes, check_free_memory, free_memory, memory_needed
-from spd_lsp.models.checkpoint.load_progress import LoadProgress
+from spd_lsp.models.checkpoint.limits import check_config_sizes
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.no_model import open_no_model
-
-# What takes seconds to import, and the share of opening a model of 0.5 billion parameters that is done before.
-_IMPORTS = {"torch": 0.0, "transformers": 0.2, "transformers.modeling_utils": 0.3}
-_GPU_DEVICES = ("nvidiactl", "kfd", "dxg")  # of Nvidia, of AMD, and of Windows where Linux runs on it
 
 
 def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lambda text: None) -> Engine:
@@ -33,24 +24,15 @@ def load(folder: Path, device: str = "auto", report: Callable[[str], None] = lam
         from spd_lsp.models.llama.open_gguf import open_gguf
 
         return open_gguf(source, device, report)
+    check_packages(folder)
     check_config_sizes(folder)
-    if missing := missing_for_models():
-        raise UserError(f"{folder.name} {missing}")
-    if device == "cpu" or (device == "auto" and not _may_have_gpu()):  # said before torch takes its seconds
-        check_free_memory(folder.name, memory_needed(folder), free_memory())
-    progress = LoadProgress(f"loading {folder.name}", report)
-    for name, share in _IMPORTS.items():
-        progress.note(share)
-        import_module(name)
-    from spd_lsp.models.open_checkpoint import open_model
+    report(f"loading {folder.name}")
+    from spd_lsp.models.torch.open_checkpoint import open_model
 
     return open_model(folder, device, report)
 
 
-def _may_have_gpu() -> bool:
-    """Whether torch might find one, which takes seconds to ask."""
-    if sys.platform == "darwin":
-        return platform.machine() == "arm64"
-    if sys.platform == "win32":
-        return Path(os.environ.get("SYSTEMROOT", "C:/Windows"), "System32", "nvcuda.dll").exists()
-    return any(Path("/dev", name).exists() for name in _GPU_DEVICES)
+def check_packages(folder: Path) -> None:
+    """Raise `UserError` if a model's folder needs packages that are not installed."""
+    if read_source(folder) is None and (missing := missing_for_models()):
+        raise UserError(f"the model {folder} {missing}; or take a GGUF file, which needs nothing more")

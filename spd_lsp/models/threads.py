@@ -28,7 +28,7 @@ _TIMES = Path("/proc/stat")
 _FEW = 4  # processors, of which llama.cpp counts each as a core where it cannot ask
 
 
-def thread_counts(cores: int) -> list[int]:
+def _thread_counts(cores: int) -> list[int]:
     """Counts to try. Example: 6 cores -> [1, 2, 4, 6]."""
     most = min(cores, _MAX_COUNT)
     return [count for count in (1, 2, 4) if count < most] + [most]
@@ -97,7 +97,7 @@ class ThreadCountTuner:
 
     def _choose(self) -> None:
         """Take the fewest threads that were not tried, or else those that no larger count beats clearly."""
-        counts = thread_counts(self.free)
+        counts = _thread_counts(self.free)
         untried = (count for count in counts if len(self.trials.get(count, ())) < TRIAL_STEPS)
         self.count = next(untried, 0) or self._best(counts)
         self.recent.clear()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from spd_lsp.models.base import MAX_CACHED_PROMPTS, Engine, common_prefix_length, token_log_probs
+from spd_lsp.models.base import MAX_CACHED_PROMPTS, Engine
 
 VOCABULARY = 50
 
@@ -61,26 +60,13 @@ def reads(engine, ids):
     return sum(engine.read_lengths)
 
 
-def test_typing_on_reads_only_the_new_tokens():
+def test_only_new_tokens_are_read():
     engine = Recorder()
     ids = ids_of(300)
     assert reads(engine, ids) == 300
-    engine.step([3], np.ones(1))
-    assert reads(engine, [*ids, 1, 2, 3]) == 3
-
-
-def test_the_same_prompt_takes_no_pass():
-    engine = Recorder()
-    ids = ids_of(300)
-    engine.prefill(ids)
-    engine.step([3], np.ones(1))
-    assert reads(engine, ids) == 0
-
-
-def test_a_prompt_cut_shorter_reads_its_last_token_for_the_logits():
-    engine = Recorder()
-    engine.prefill(ids_of(300))
-    assert reads(engine, ids_of(300)[:-3]) == 1
+    for prompt, new in (([*ids, 1, 2, 3], 3), ([*ids, 1, 2, 3], 0), (ids[:-3], 1)):  # the last for its logits
+        engine.step([3], np.ones(1))
+        assert reads(engine, prompt) == new
 
 
 def test_returning_to_another_file_takes_no_pass():
@@ -130,16 +116,3 @@ def test_the_caller_owns_the_logits():
     ids = ids_of(5)
     engine.prefill(ids)[:] = 0
     reads(engine, ids)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "n"),
-    [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 9, 3], 1), ([1], [1, 2], 1), ([1], [2], 0)],
-)
-def test_a_common_prefix_is_counted(a, b, n):
-    assert common_prefix_length(a, b) == n
-
-
-def test_token_log_probs_equal_a_softmax_and_ignore_surplus_rows():
-    logits = np.log([[0.2, 0.8], [0.5, 0.5], [1, 1]]) + 300
-    np.testing.assert_allclose(token_log_probs(logits, [1, 0]), np.log([0.8, 0.5]))

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.torch.convert import convert
-from spd_lsp.models.torch.engine import TorchEngine
-from spd_lsp.models.transformers_engine import TransformersEngine
+from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.settings import Settings
-from tests.models.networks import FAST, VOCABULARY, random_network
+from tests.models.networks import NETWORKS, VOCABULARY, random_network
 
 ONE = np.ones(1)
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -24,16 +21,12 @@ SETTINGS = Settings(drafts=3, max_tokens=9)
 
 @pytest.fixture(scope="module")
 def network():
-    return random_network(next(iter(FAST.values())))
+    return random_network(NETWORKS["llama"])
 
 
-@pytest.fixture(params=["transformers", "torch, all logits", "torch, few logits"])
-def engine(request, network):
-    if request.param == "transformers":
-        return TransformersEngine(network)
-    runner = TorchEngine(convert(network))
-    runner.selects_on_device = request.param == "torch, few logits"
-    return runner
+@pytest.fixture
+def engine(network):
+    return TransformersEngine(network)
 
 
 def ids_of(length, seed=0):
@@ -45,39 +38,10 @@ def drafts_of(engine, prompt):
     return superpose(engine, start, SETTINGS)
 
 
-def test_requests_that_share_an_engine_know_whether_a_second_row_is_free(engine):
-    assert not BatchScheduler(engine).new_engine().second_row_is_free
-    engine.second_row_is_free = True
-    assert BatchScheduler(engine).new_engine().second_row_is_free
-
-
 @pytest.mark.parametrize("is_free", [False, True])
 def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_free):
     engine.forks_are_free = is_free
     assert BatchScheduler(engine).new_engine().forks_are_free == is_free
-
-
-def test_passes_over_different_prompts_are_read_as_each_alone(engine):
-    """Prompts of different lengths at once with steps, and with the rows of someone's drafts."""
-
-    def passes():
-        held = [engine.new_cache() for _ in range(4)]
-        for number, (cache, length) in enumerate(zip(held, (3, 17, 40, 8), strict=True)):
-            engine.forward_ids([ids_of(length, number)], cache)
-        forked = held[3].select_rows([0, 0])
-        mixtures = [([5, 6], np.array([0.25, 0.75]))]
-        return [
-            ForwardInput(held[0], mixtures=mixtures),
-            ForwardInput(held[1], ids=[ids_of(11, 9)], last_only=True),
-            ForwardInput(held[2], ids=[ids_of(5, 8)]),
-            ForwardInput(forked, mixtures=[([7], ONE), ([8], ONE)]),
-        ]
-
-    batched = engine.forward_batch(passes())
-    for found, one in zip(batched, passes(), strict=True):
-        (alone,) = engine.forward_batch([one])
-        assert found.shape == alone.shape
-        np.testing.assert_allclose(found, alone, rtol=1e-4, atol=2e-5 * np.abs(alone).max())
 
 
 @pytest.mark.parametrize("editors", [1, 2, 7])
@@ -94,9 +58,8 @@ def test_engines_give_the_drafts_that_each_request_gets_alone(engine, editors):
             ]
 
 
-def test_requests_that_wait_during_a_pass_share_the_next_one(network):
+def test_requests_that_wait_during_a_pass_share_the_next_one(engine):
     """Six requests whose passes cost one, and a seventh that comes later joins them."""
-    engine = TorchEngine(convert(network))
     begun, go_on, sizes = threading.Event(), threading.Event(), []
     forward_batch = engine.forward_batch
 
@@ -120,8 +83,7 @@ def test_requests_that_wait_during_a_pass_share_the_next_one(network):
     assert (scheduler.batches, scheduler.inputs) == (2, 7)
 
 
-def test_an_error_of_one_input_is_raised_in_its_request_only(network):
-    engine = TorchEngine(convert(network))
+def test_an_error_of_one_input_is_raised_in_its_request_only(engine):
     scheduler = BatchScheduler(engine)
     prompts = [ids_of(12), [VOCABULARY + 5], ids_of(15, 1), ids_of(30, 2)]
     with ThreadPoolExecutor(4) as pool:
@@ -134,8 +96,7 @@ def test_an_error_of_one_input_is_raised_in_its_request_only(network):
             np.testing.assert_allclose(one.result(), engine.prefill(prompt), rtol=1e-3, atol=1e-5)
 
 
-def test_a_request_that_is_cancelled_leaves_the_others_and_its_own_prompt_sound(network):
-    engine = TorchEngine(convert(network))
+def test_a_request_that_is_cancelled_leaves_the_others_and_its_own_prompt_sound(engine):
     scheduler = BatchScheduler(engine)
     stopped, other = scheduler.new_engine(), scheduler.new_engine()
     stopped.clock = count().__next__  # so slow that chunks stay short

@@ -7,50 +7,38 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.models.checkpoint.weight_files import tensor_sizes
 
 _GIB = 1 << 30
-_MAX_JSON_BYTES = 32 << 20  # usual configurations have a few thousand
 _MAX_SIZE = 1 << 28  # of what is counted; contexts are longest, with some ten million tokens
 # Counts and widths as the families call them; other numbers, such as the base of an angle, may be large.
 _LAYERS = re.compile(r"n_layers?|num_(?:\w+_)?layers|(?:en|de)coder_layers")
 _SIZE = re.compile(r"n(?:um)?_\w+|\w+_(?:size|dim|window|embeddings|positions|heads|layers|experts)|d_model|d_ff")
 
 
-SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time
-
-
 class DoesNotFit(UserError):
     """The weights need more memory than there is."""
 
 
-def memory_needed(folder: Path) -> int:
-    """About how many bytes the weights in a folder take on a CPU, where they are computed in 32 bits."""
-    return 4 * sum(tensor_sizes(folder))
+def memory_needed(folder: Path, bytes_each: int = 4) -> int:
+    """About how many bytes the weights in a folder take, which are computed in 32 bits on a CPU."""
+    return bytes_each * sum(tensor_sizes(folder))
 
 
-def check_memory(folder: Path, bytes_each: int, free: int | None, device: str) -> None:
-    """Raise `DoesNotFit` if the weights of a folder, so many bytes a number, are larger than the free memory."""
-    count = sum(tensor_sizes(folder))
-    needed = count * bytes_each
+def check_memory(name: str, needed: int, free: int | None, device: str = "this machine") -> None:
+    """Raise `DoesNotFit` if weights of this many bytes are larger than the free memory of a device."""
     if free is not None and needed > free:
         raise DoesNotFit(
-            f"{folder.name} has {count / 1e9:.1f} billion parameters, which take {needed / _GIB:.1f} GiB, but "
-            f"{device} has {free / _GIB:.1f} GiB of free memory; choose a smaller model"
-        )
-
-
-def check_free_memory(name: str, needed: int, free: int | None) -> None:
-    """Raise `DoesNotFit` if weights of so many bytes are larger than the free memory."""
-    if free is not None and needed > free:
-        raise DoesNotFit(
-            f"{name} takes {needed / _GIB:.1f} GiB, but there is {free / _GIB:.1f} GiB of free memory; choose a "
-            "smaller model, or one with fewer bits a weight"
+            f"{name} takes {needed / _GIB:.1f} GiB, but {device} has {free / _GIB:.1f} GiB of free memory; "
+            "choose a smaller model, or one with fewer bits a weight"
         )
 
 
@@ -63,19 +51,23 @@ def free_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
-def _read_json(path: Path) -> Any:
-    """The content of a small file; ValueError for one that is too large or not JSON."""
-    if (size := path.stat().st_size) > _MAX_JSON_BYTES:
-        raise ValueError(f"it has {size >> 20} MB, and at most {_MAX_JSON_BYTES >> 20} MB are read")
-    with path.open("rb") as file:
-        return json.loads(file.read(_MAX_JSON_BYTES))
+def free_gpu_memory() -> int | None:
+    """Free bytes of the NVIDIA GPU that has most; None without one. Importing torch would take seconds."""
+    if (program := shutil.which("nvidia-smi")) is None:
+        return None
+    query = [program, "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=5, check=True, cwd=NEUTRAL_CWD)
+        return max(int(line) for line in done.stdout.split()) << 20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
 
 
 def check_config_sizes(folder: Path) -> None:
     """Raise `UserError` if config.json names larger sizes than the weights have; a damaged one is read later."""
     path = folder / "config.json"
     try:
-        config = _read_json(path)
+        config = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return
     sizes = tensor_sizes(folder)

@@ -6,7 +6,6 @@ The file may choose the network's shape; what computes it, and how, is chosen he
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from transformers import AutoConfig
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import close_network
+from spd_lsp.models.checkpoint.download import close_network
 
 # Names of code in the folder or on a hub, of kernels, and of other files to read instead.
 _IGNORED = frozenset(
@@ -35,16 +34,6 @@ _IGNORED = frozenset(
         "use_kernels",
     }
 )
-
-
-# The packages that transformers needs for weights in 4 or 8 bits, by the name of the form in config.json.
-_QUANTIZATIONS = {
-    "awq": ("gptqmodel", "accelerate"),
-    "bitsandbytes": ("bitsandbytes", "accelerate"),
-    "compressed-tensors": ("compressed-tensors",),
-    "fp8": ("accelerate",),
-    "gptq": ("gptqmodel", "optimum"),
-}
 
 
 def read_config(folder: Path) -> Any:
@@ -71,20 +60,6 @@ def read_config(folder: Path) -> Any:
             ) from error
     config.name_or_path = folder
     return config
-
-
-def check_quantization(config: Any, folder: Path) -> None:
-    """Raise for weights in a form that only packages read which are missing here, and name them."""
-    described = getattr(config, "quantization_config", None) or {}
-    method = described.get("quant_method", "") if isinstance(described, dict) else described.quant_method
-    method = str(getattr(method, "value", method))
-    missing = [name for name in _QUANTIZATIONS.get(method, ()) if find_spec(name.replace("-", "_")) is None]
-    if missing:
-        install = f"{sys.executable} -m pip install {' '.join(missing)}"
-        raise UserError(
-            f"{folder.name} has {method.upper()} weights, which transformers reads with {' and '.join(missing)}; "
-            f"run: {install}, or choose the same model in 16 bits or as a GGUF file"
-        )
 
 
 def _without_ignored(config: Any) -> Any:

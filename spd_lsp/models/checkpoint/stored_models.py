@@ -1,4 +1,4 @@
-"""Models that other programs keep on this machine: Ollama, LM Studio, llama.cpp and Hugging Face's library.
+"""Models on this machine: those fetched, and those of Ollama, LM Studio, llama.cpp and Hugging Face's library.
 
 Nothing is fetched, and nothing outside their folders is named: what they hold is data.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.errors import UserError
+from spd_lsp.models.checkpoint.download import models_folder
 from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_model_file, whole_name
 from spd_lsp.models.checkpoint.weight_files import tensor_sizes
 
@@ -57,19 +58,26 @@ def find_ollama(name: str) -> Path:
 
 def list_models() -> list[StoredModel]:
     """All models found, by name."""
-    sources: tuple[Callable[[], Iterator[StoredModel]], ...] = (_in_ollama, _in_folders, _in_hugging_face_cache)
+    sources: tuple[Callable[[], Iterator[StoredModel]], ...] = (_in_repositories, _in_ollama, _in_folders)
     return [model for source in sources for model in sorted(source(), key=lambda model: model.name)]
 
 
 def searched_folders() -> list[Path]:
     """Where models are looked for."""
-    return [*_ollama_folders(), *_gguf_folders(), _hugging_face_cache()]
+    return [models_folder(), *_ollama_folders(), *_gguf_folders(), _hugging_face_cache()]
 
 
 def stored_quantization(repository: str, quantization: str) -> Path | None:
     """The GGUF file of a Hugging Face repository, or its first part, if it is stored already."""
-    folder = _hugging_face_cache() / f"models--{repository.replace('/', '--')}"
-    return next((path for path in _gguf_files(folder) if is_quantization(path.name, quantization)), None)
+    cached = _hugging_face_cache() / f"models--{repository.replace('/', '--')}"
+    files = [*_gguf_files(models_folder() / repository), *_gguf_files(cached)]
+    return next((path for path in files if is_quantization(path.name, quantization)), None)
+
+
+def repository_file_name(repository: str, path: Path) -> str:
+    """The name that `--model` takes for a GGUF file of a Hugging Face repository."""
+    quantization = _QUANTIZATION.search(whole_name(path.name))
+    return f"hf:{repository}:{quantization[1]}" if quantization else str(path)
 
 
 def is_quantization(file: str, quantization: str) -> bool:
@@ -126,16 +134,22 @@ def _in_folders() -> Iterator[StoredModel]:
             yield _gguf(str(path), path)
 
 
-def _in_hugging_face_cache() -> Iterator[StoredModel]:
+def _in_repositories() -> Iterator[StoredModel]:
+    """Those of Hugging Face, fetched here or by its own library."""
+    for folder in _some(models_folder(), "*/*"):
+        yield from _of_repository(f"{folder.parent.name}/{folder.name}", folder, [folder])
     for folder in _some(_hugging_face_cache(), "models--*--*"):
         owner, _, name = folder.name.removeprefix("models--").partition("--")
-        for path in _gguf_files(folder):
-            if quantization := _QUANTIZATION.search(whole_name(path.name)):
-                yield _gguf(f"hf:{owner}/{name}:{quantization[1]}", path)
-        snapshots = [path.parent for path in _some(folder, "snapshots/*/config.json")]
-        if snapshots and any(tensor_sizes(snapshots[0])):
-            size = sum(path.stat().st_size for path in snapshots[0].glob("*.safetensors"))
-            yield StoredModel(f"{owner}/{name}", snapshots[0], size)
+        yield from _of_repository(f"{owner}/{name}", folder, _some(folder, "snapshots/*"))
+
+
+def _of_repository(repository: str, folder: Path, snapshots: list[Path]) -> Iterator[StoredModel]:
+    for path in _gguf_files(folder):
+        yield _gguf(repository_file_name(repository, path), path)
+    whole = next((snapshot for snapshot in snapshots if (snapshot / "config.json").is_file()), None)
+    if whole and any(tensor_sizes(whole)):
+        size = sum(path.stat().st_size for path in whole.glob("*.safetensors"))
+        yield StoredModel(repository, whole, size)
 
 
 def _gguf(name: str, path: Path) -> StoredModel:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -25,24 +23,22 @@ def count_ids(tokenizer: Tokenizer, path: Path) -> int:
         raise UserError(
             f"{path} has a token with the id {largest:,}, and ids up to {_MAX_ID:,} are read; restore the file"
         )
-    with refusing_slow_expressions():
+    try:
         for probe in _PROBES:
             tokenizer.encode(probe, add_special_tokens=False)
+    except BaseException as error:
+        raise refusal(error) from None
     return largest + 1
 
 
-@contextmanager
-def refusing_slow_expressions() -> Iterator[None]:
-    """Turn what the tokenizers library raises when it gives up on a regular expression into a `UserError`.
+def refusal(error: BaseException) -> BaseException:
+    """What to raise instead of an error in cutting a text: a `UserError` where a regular expression was given up.
 
-    It is no `Exception`, and would end a thread.
+    The tokenizers library raises what is no `Exception` then, and would end a thread.
     """
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        raise UserError(
-            f"the model's tokenizer.json cannot cut this text into tokens ({error}): expected regular expressions "
-            "that need a few steps a letter; restore the file, or choose another model"
-        ) from None
+    if type(error).__name__ != "PanicException":
+        return error
+    return UserError(
+        f"the model's tokenizer.json cannot cut this text into tokens ({error}): expected regular expressions "
+        "that need a few steps a letter; restore the file, or choose another model"
+    )

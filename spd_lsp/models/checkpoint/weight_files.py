@@ -36,7 +36,7 @@ def _stored(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def _stored_in(path: Path) -> list[tuple[str, str, int]]:
-    if not path.is_file():  # a pipe would be read for ever
+    if not path.is_file():  # a pipe would be read forever
         return []
     try:
         with path.open("rb") as file:
@@ -60,7 +60,7 @@ def check_index(folder: Path) -> None:
         return
     for name in names:
         if not _is_inside(folder, name):
-            raise UserError(f"{folder / _INDEX} names {name!r}, which is no *.safetensors file in this folder")
+            raise UserError(f"{folder / _INDEX} names {name!r}, which is not a *.safetensors file in this folder")
 
 
 def _indexed_names(folder: Path) -> list[str]:

@@ -103,7 +103,7 @@ class LlamaContext:
         self._open()
 
     def _open(self) -> None:
-        """Make a context of so many positions and sequences."""
+        """Make a context of this many positions and sequences."""
         settings = context_settings(self.positions, self.sequences)
         pointer = self.library.llama_init_from_model(self.model.pointer, settings)
         if not pointer:

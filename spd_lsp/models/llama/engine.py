@@ -1,26 +1,27 @@
 """llama.cpp as an engine: a superposed step is one `llama_decode` of one mixed embedding.
 
+Its caches are sequences of one context: what two of them share is stored once, so forks and rows cost nothing.
+
 Legend: N rows and T positions of one input, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput
+from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput, WeightedTokens
 from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot, Stopped
 from spd_lsp.models.llama.embeddings import TokenEmbeddings
-from spd_lsp.models.llama.kv_cache import SequenceCache
-from spd_lsp.models.topk import WeightedTokens
 
 # On a CPU a pass can be stopped, and is read again then: it may take longer, as larger ones cost less a token.
-_CHUNK, _CHUNK_SECONDS = 64, 1.0  # tokens; of processor time, since a busy machine is no reason to read less
+_CHUNK = 64  # tokens
+_CHUNK_SECONDS = 1.0  # of processor time, since a busy machine is no reason to read less
 
 
 class LlamaEngine(Engine):
@@ -36,16 +37,12 @@ class LlamaEngine(Engine):
         self.device = device
         super().__init__()
         if device == "cpu":
-            self.chunks, self.clock = ChunkSizer(_CHUNK_SECONDS, _CHUNK, _CHUNK), time.thread_time
+            self.chunks = ChunkSizer(_CHUNK_SECONDS, _CHUNK, _CHUNK)
+            self.clock = time.thread_time
 
     def new_cache(self) -> SequenceCache:
         """As in `Engine`."""
         return SequenceCache(self.context)
-
-    def release(self) -> None:
-        """As in `Engine`."""
-        super().release()
-        self.context.close()
 
     def read_chunk(self, ids: Sequence[int], cache: SequenceCache, check: Callable[[], None]) -> Floats:
         """As in `Engine`. A pass is stopped when `check` raises; one of a few tokens is over sooner."""
@@ -67,8 +64,8 @@ class LlamaEngine(Engine):
             if not group:
                 continue
             rows = self.context.read([slot for own in slots for slot in own])
-            ends = accumulate(sum(slot.wants_logits for slot in own) for own in slots)
-            for each, own, part in zip(group, slots, _split(rows, list(ends)), strict=True):
+            ends = np.cumsum([sum(slot.wants_logits for slot in own) for own in slots])
+            for each, own, part in zip(group, slots, np.split(rows, ends[:-1]), strict=True):
                 logits[id(each)] = part.reshape(len(each.ids), -1, part.shape[1]) if each.ids else part
                 for row in each.cache.rows:
                     row.length += len(own) // len(each.cache.rows)
@@ -77,8 +74,8 @@ class LlamaEngine(Engine):
     def _slots(self, each: ForwardInput) -> list[Slot]:
         """An input's positions, row by row."""
         slots = []
-        read = self._input if _is_mixed(each) else _only_token
-        rows: Any = each.ids or [[read(mixture)] for mixture in each.mixtures]
+        is_mixed = _is_mixed(each)
+        rows: Any = each.ids or [[self._input(one) if is_mixed else one[0][0]] for one in each.mixtures]
         for cache, row in zip(each.cache.rows, rows, strict=True):
             cache.crop(cache.length)  # what an interrupted pass has left
             for number, value in enumerate(row):
@@ -105,11 +102,49 @@ def _is_mixed(each: ForwardInput) -> bool:
     return any(len(ids) > 1 for ids, _ in each.mixtures)
 
 
-def _only_token(mixture: WeightedTokens) -> int:
-    """The token that a mixture of one consists of."""
-    return mixture[0][0]
+class SequenceCache:
+    """The positions of one sequence."""
+
+    def __init__(self, context: LlamaContext) -> None:
+        self.context = context
+        self.sequence = context.new_sequence()
+        self.length = 0
+        weakref.finalize(self, context.drop_sequence, self.sequence)
+
+    @property
+    def rows(self) -> list[SequenceCache]:
+        """The sequences that one more position of each row is added to."""
+        return [self]
+
+    def crop(self, length: int) -> None:
+        """Drop all positions from `length` on."""
+        self.length = min(self.length, length)
+        self.context.crop(self.sequence, self.length)
+
+    def fork(self, length: int) -> SequenceCache:
+        """Another sequence with the same first positions."""
+        forked = SequenceCache(self.context)
+        forked.length = length
+        self.context.copy(self.sequence, forked.sequence, length)
+        return forked
+
+    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
+        """As many rows as there are parents, all of which continue this one."""
+        return SequenceRows([self.fork(self.length) for _ in parents])
 
 
-def _split(rows: Floats, ends: Sequence[int]) -> list[Floats]:
-    """Consecutive parts that end at these places."""
-    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+class SequenceRows:
+    """Several sequences of the same length, which a pass reads together."""
+
+    def __init__(self, rows: list[SequenceCache]) -> None:
+        self.rows = rows
+
+    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
+        """Row i becomes what row `parents[i]` is now; the first heir of a row keeps its sequence."""
+        inherited: set[int] = set()
+        heirs = []
+        for parent in parents:
+            row = self.rows[parent]
+            heirs.append(row.fork(row.length) if parent in inherited else row)
+            inherited.add(parent)
+        return SequenceRows(heirs)

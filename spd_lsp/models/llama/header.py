@@ -10,7 +10,6 @@ import hashlib
 import struct
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -71,11 +70,6 @@ class GgufHeader:
     def architecture(self) -> str:
         """The model family, by llama.cpp's name."""
         return str(self.metadata[_ARCHITECTURE])
-
-    @cached_property
-    def parameters(self) -> int:
-        """How many numbers the weights have."""
-        return sum(int(np.prod(tensor.shape, dtype=object)) for tensor in self.tensors.values())
 
     @property
     def quantization(self) -> str:
@@ -151,7 +145,7 @@ def _read_file(path: Path) -> GgufHeader:
 
 
 def _unusable(path: Path, reason: str) -> UserError:
-    return UserError(f"{path} is no usable GGUF file: {reason}; fetch it again")
+    return UserError(f"{path} is not a usable GGUF file: {reason}; fetch it again")
 
 
 def _read(path: Path, file: BinaryIO) -> GgufHeader:

@@ -145,7 +145,7 @@ def last_error() -> str:
 
 
 def model_settings(gpu_layers: int) -> Settings:
-    """How to load a model, with so many layers on the GPU."""
+    """How to load a model, with this many layers on the GPU."""
     buffer = bytearray(bytes(load_library().llama_model_default_params().bytes))
     if _MODEL_SIZES.unpack_from(buffer) != _DEFAULT_MODEL_SIZES:
         raise _unknown_layout("model")
@@ -154,7 +154,7 @@ def model_settings(gpu_layers: int) -> Settings:
 
 
 def context_settings(positions: int, sequences: int) -> Settings:
-    """How to make a context: all sequences share one cache of so many positions."""
+    """How to make a context: all sequences share one cache of this many positions."""
     buffer = bytearray(bytes(load_library().llama_context_default_params().bytes))
     if _CONTEXT_SIZES.unpack_from(buffer) != _DEFAULT_CONTEXT_SIZES or bytes(buffer[_FLAGS]) != _DEFAULT_FLAGS:
         raise _unknown_layout("context")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
+from spd_lsp.models.checkpoint.limits import check_memory, free_memory
 from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.embeddings import TokenEmbeddings, check_tensors
 from spd_lsp.models.llama.engine import LlamaEngine
@@ -22,7 +22,7 @@ def open_gguf(source: GgufSource, device: str, report: Callable[[str], None]) ->
     """The engine for a file that passed its trial."""
     header = read_short_header(Path(source.path))
     check_tensors(header)
-    check_free_memory(source.name, header.size, free_memory())
+    check_memory(source.name, header.size, free_memory())
     report(f"loading {source.name} in llama.cpp")
     engine = open_file(header, device)
     engine.embedding_scale = source.embedding_scale
@@ -43,7 +43,7 @@ def open_file(header: GgufHeader, device: str) -> LlamaEngine:
     model = LlamaModel(header.path, ALL_LAYERS if has_gpu and device != "cpu" else 0)
     if not model.keeps_positions:
         raise UserError(
-            f"{header.path.name} is a {header.architecture} model, whose state cannot be taken back "
+            f"{header.path.name} is a {header.architecture} model, whose state cannot be rolled back "
             "after a draft; choose an attention-only model"
         )
     return LlamaEngine(model, TokenEmbeddings(header), "gpu" if has_gpu and device != "cpu" else "cpu")

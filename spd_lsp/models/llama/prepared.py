@@ -21,10 +21,9 @@ from pathlib import Path
 import platformdirs
 
 from ngram_builders.errors import UserError
-from ngram_builders.programs import AWAY, python
+from ngram_builders.programs import NEUTRAL_CWD, python
 from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_part
-from spd_lsp.models.checkpoint.limits import check_free_memory, free_memory
-from spd_lsp.models.checkpoint.load_progress import LoadProgress
+from spd_lsp.models.checkpoint.limits import check_memory, free_memory
 from spd_lsp.models.llama.header import GgufHeader, read_header
 from spd_lsp.models.llama.library import load_library
 from spd_lsp.models.llama.tokenizer import build_tokenizer, cuts_itself
@@ -58,8 +57,8 @@ def prepare(path: Path, name: str, report: Callable[[str], None]) -> Path:
     folder = _cache_folder() / header.digest
     source = read_source(folder)
     if source is None or source.library != version("xllamacpp"):
-        check_free_memory(name, header.size, free_memory())
-        _try_file(header, folder, LoadProgress(f"checking {name}, once", report), name)
+        check_memory(name, header.size, free_memory())
+        _try_file(header, folder, name, report)
     elif source.path != str(path):
         write_source(folder, GgufSource(str(path), name, source.library, source.embedding_scale))
     os.utime(folder)
@@ -115,15 +114,19 @@ def _cache_folder() -> Path:
     return platformdirs.user_cache_path("spd-lsp", appauthor=False) / "gguf"
 
 
-def _try_file(header: GgufHeader, folder: Path, progress: LoadProgress, name: str) -> None:
+def _try_file(header: GgufHeader, folder: Path, name: str, report: Callable[[str], None]) -> None:
     """Have a process open the file and write the folder."""
-    progress.note(0)
+
+    def note(share: float) -> None:
+        report(f"checking {name}, once: {share:.0%}")
+
+    note(0)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         made = Path(scratch) / folder.name
         made.mkdir()
         command = python("spd_lsp.models.llama.trial", str(header.path), str(made), name)
-        status, lines = _run(command, Path(scratch) / "errors", progress)
+        status, lines = _run(command, Path(scratch) / "errors", note)
         if status is None:
             raise UserError(f"{name}: llama.cpp did not open it within {_MAX_SECONDS / 60:.0f} minutes")
         if status == 1 and lines:
@@ -137,12 +140,12 @@ def _try_file(header: GgufHeader, folder: Path, progress: LoadProgress, name: st
     _prune(folder.parent)
 
 
-def _run(command: list[str], errors: Path, progress: LoadProgress) -> tuple[int | None, list[str]]:
+def _run(command: list[str], errors: Path, note: Callable[[float], None]) -> tuple[int | None, list[str]]:
     """Run a process and note the shares that it prints; its exit status, None if it took too long, and errors."""
     env = {**os.environ, "GGML_NO_BACKTRACE": "1"}  # else a debugger is started where llama.cpp gives up
     with errors.open("wb") as file:
         process = subprocess.Popen(
-            command, cwd=AWAY, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file
+            command, cwd=NEUTRAL_CWD, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file
         )
     deadline = threading.Timer(_MAX_SECONDS, process.kill)
     deadline.start()
@@ -150,7 +153,7 @@ def _run(command: list[str], errors: Path, progress: LoadProgress) -> tuple[int 
         with process:
             for line in process.stdout or ():
                 with suppress(ValueError):
-                    progress.note(float(line))
+                    note(float(line))
     finally:
         process.kill()  # for an exception; one that has ended stays as it ended
         in_time = deadline.is_alive()

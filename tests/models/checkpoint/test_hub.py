@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 
@@ -11,13 +10,13 @@ import pytest
 from ngram_builders.errors import UserError
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint import hub
 from spd_lsp.models.checkpoint.hub import (
-    built_in_domains,
-    bundled_domains,
+    absolute_model_name,
+    built_in_tables,
+    bundled_tables,
     known_languages,
-    lasting,
     locate,
+    shipped_settings,
     vocabulary,
 )
 from spd_lsp.models.llama.prepared import read_source
@@ -32,12 +31,12 @@ def test_the_starter_is_in_the_package(monkeypatch):
     assert file.stat().st_size <= 80 * 2**20
     languages = {"python", "typescript", "go", "rust", "c", "cpp", "java"}
     assert known_languages(folder) == languages
-    assert built_in_domains(folder) == {path.stem: path for path in shipped.glob("*.ngt")}
-    assert "python" in built_in_domains(folder).keys() <= languages
+    assert built_in_tables(folder) == {"python": shipped / "python.ngt"}
+    assert shipped_settings("starter", folder) == {"context_tokens": 384}
+    assert shipped_settings("none", folder) == {}
     tokens = ModelTokenizer(folder)
     assert tokens.fill_format.name == "starter"
-    for path in built_in_domains(folder).values():
-        Table.open(path, tokens.fingerprint)
+    Table.open(shipped / "python.ngt", tokens.fingerprint)
 
 
 def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
@@ -46,7 +45,7 @@ def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
         locate("starter")
     shutil.copy(STARTER_FILE, tmp_path)
     shutil.copy(STARTER_FILES / "python.ngt", tmp_path)
-    assert built_in_domains(locate("starter")) == {"python": tmp_path / "python.ngt"}
+    assert built_in_tables(locate("starter")) == {"python": tmp_path / "python.ngt"}
     assert known_languages(locate("starter")) is None
 
 
@@ -58,15 +57,9 @@ def test_no_model_has_the_starters_vocabulary_and_tables():
         model.pieces,
         model.end_of_text,
     )
-    assert bundled_domains("none", folder) == bundled_domains("starter", starter) == built_in_domains(starter)
-    assert bundled_domains("owner/name", starter) == {}
+    assert bundled_tables("none", folder) == bundled_tables("starter", starter) == built_in_tables(starter)
+    assert bundled_tables("owner/name", starter) == {}
     assert known_languages(folder) == known_languages(starter)
-
-
-def test_a_folder_is_used_as_it_is(tmp_path):
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
-        (tmp_path / name).touch()
-    assert locate(str(tmp_path)) == tmp_path
 
 
 @pytest.mark.parametrize("name", ["owner/name", "name"])
@@ -80,16 +73,16 @@ def test_a_folder_of_the_working_folder_is_no_model_unless_it_is_written_as_a_pa
         (folder / file).touch()
     with pytest.raises(UserError, match=r"path such as \./mine"):
         locate(name)
-    assert lasting(name) == name
+    assert absolute_model_name(name) == name
     for written in (f"./{name}", f"../{tmp_path.name}/{name}", str(folder)):
         assert locate(written).resolve() == folder
-        assert lasting(written) == str(folder)
+        assert absolute_model_name(written) == str(folder)
 
 
-@pytest.mark.parametrize("name", ["owner/..", "a--b/c", "-a/b", "a/b.git"])
-def test_an_invalid_hub_id_is_reported_in_one_sentence(monkeypatch, name):
+@pytest.mark.parametrize("name", ["owner/..", "a--b/c", "-a/b", "a/b.git", "nobody/nothing"])
+def test_an_id_that_is_invalid_or_not_stored_is_reported_in_one_sentence(monkeypatch, name):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match=f"model {name} is not stored here"):
+    with pytest.raises(UserError, match=f"model {name} is not stored here and could not be downloaded"):
         locate(name)
 
 
@@ -117,16 +110,6 @@ def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expect
     assert vocabulary(tmp_path) == expected
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
-@pytest.mark.parametrize("name", ["other.safetensors", "training.json", "m.gguf"])
-def test_a_pipe_among_the_files_is_refused_instead_of_read_for_ever(tmp_path, name):
-    for file in ("config.json", "tokenizer.json", "1.safetensors"):
-        (tmp_path / file).touch()
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match=f"expected files in .*, found {name}, which is none; delete it"):
-        locate(str(tmp_path))
-
-
 def test_pickled_weights_are_refused(tmp_path):
     for name in ("config.json", "tokenizer.json", "pytorch_model.bin"):
         (tmp_path / name).touch()
@@ -140,28 +123,8 @@ def test_an_unknown_name_is_refused_without_asking_the_network(model):
         locate(model)
 
 
-def test_an_id_that_is_neither_stored_nor_reachable_is_named(monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="nobody/nothing is not stored here and could not be downloaded"):
-        locate("nobody/nothing")
-
-
 def test_nothing_is_downloaded_that_could_not_be_opened(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"^model owner/name needs transformers, .*spd-lsp\[models\]"):
         locate("owner/name")
-
-
-def test_a_download_reports_the_share_of_its_bytes():
-    """As Hugging Face's library uses the bar: the total grows with each file, and files are counted apart."""
-    shares: list[float] = []
-    make_bar = hub._progress_bar(shares.append)
-    size = make_bar(desc="Downloading", total=0, initial=0, unit="B", unit_scale=True)
-    files = make_bar(desc="Fetching 2 files", total=2)
-    size.total += 200
-    size.update(50)
-    files.update(1)
-    for bar in (size, files):
-        bar.refresh()
-    assert shares and set(shares) == {0.25}

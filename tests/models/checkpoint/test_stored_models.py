@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from fnmatch import fnmatch
 from pathlib import Path
 
-import numpy as np
 import pytest
-from click.testing import CliRunner
-from safetensors.numpy import save_file
 
 from ngram_builders.errors import UserError
-from spd_lsp.cli import main
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.limits import memory_needed
+from spd_lsp.models.checkpoint.download import models_folder
 from spd_lsp.models.checkpoint.stored_models import (
     find_ollama,
     is_quantization,
@@ -25,7 +20,6 @@ from spd_lsp.models.checkpoint.stored_models import (
 )
 from tests.models.llama.test_header import ARCHITECTURE, gguf, tensor
 
-PATTERNS = ["*Q4_K_M-*-of-*.gguf", "*Q4_K_M.gguf", "*q4_k_m-*-of-*.gguf", "*q4_k_m.gguf"]
 FILE = gguf(ARCHITECTURE, tensors=tensor([32, 8], kind=1), count=1) + bytes(1024)
 WEIGHTS = "application/vnd.ollama.image.model"
 
@@ -35,6 +29,7 @@ def home(tmp_path, monkeypatch) -> Path:
     for name in ("OLLAMA_MODELS", "HF_HUB_CACHE", "LLAMA_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     return tmp_path
 
@@ -120,69 +115,28 @@ def test_quantizations_are_the_end_of_a_files_name():
 
 
 def test_a_stored_quantization_is_not_fetched(home, monkeypatch):
-    monkeypatch.setattr(hub, "_fetch", lambda *options: pytest.fail("asked the network"))
+    monkeypatch.setattr(hub, "list_files", lambda repository: pytest.fail("asked the network"))
     file = write(home / "hf/hub/models--me--coder-GGUF/snapshots/abc/coder-Q4_K_M.gguf")
     assert stored_quantization("me/coder-GGUF", "q4_k_m") == file
     assert hub._find_quantization("me/coder-GGUF:Q4_K_M", print) == file
 
 
-def test_a_quantization_is_fetched_alone(home, monkeypatch):
-    asked = []
+def test_all_parts_of_a_quantization_are_fetched_and_nothing_else(home, monkeypatch):
+    parts = [f"Q4_K_M/large-Q4_K_M-0000{number}-of-00002.gguf" for number in (1, 2)]
+    monkeypatch.setattr(hub, "list_files", lambda repository: ["README.md", "large-Q8_0.gguf", *parts])
 
-    def fetch(repository, name, patterns, report):
-        asked.append((repository, name, sorted(patterns)))
-        return write(home / "down" / "coder-q4_k_m.gguf").parent
+    def fetch(repository, names, report):
+        for name in names:
+            write(models_folder() / repository / name)
+        return models_folder() / repository
 
-    monkeypatch.setattr(hub, "_fetch", fetch)
-    assert hub._find_quantization("me/coder:Q4_K_M", print).name == "coder-q4_k_m.gguf"
-    assert asked == [("me/coder", "hf:me/coder:Q4_K_M", PATTERNS)]
-    with pytest.raises(UserError, match=r"me/coder has no file that ends in Q8_0\.gguf"):
-        hub._find_quantization("me/coder:Q8_0", print)
-
-
-def test_all_parts_of_a_quantization_are_fetched(home, monkeypatch):
-    stored = home / "hf/hub/models--me--large-GGUF/snapshots/abc/Q4_K_M"
-    parts = [stored / f"large-Q4_K_M-0000{number}-of-00002.gguf" for number in (1, 2)]
-    write(parts[0])
+    monkeypatch.setattr(hub, "fetch", fetch)
+    write(models_folder() / "me/large-GGUF" / parts[0])
     assert stored_quantization("me/large-GGUF", "Q4_K_M") is None  # one is missing
-
-    def fetch(repository, name, patterns, report):
-        assert all(any(fnmatch(f"Q4_K_M/{part.name}", pattern) for pattern in patterns) for part in parts)
-        return write(parts[1]).parents[1]
-
-    monkeypatch.setattr(hub, "_fetch", fetch)
-    assert hub._find_quantization("me/large-GGUF:Q4_K_M", print) == parts[0]
-    assert stored_quantization("me/large-GGUF", "q4_k_m") == parts[0]
+    path = models_folder() / "me/large-GGUF" / parts[0]
+    assert hub._find_quantization("me/large-GGUF:Q4_K_M", print) == path
+    assert stored_quantization("me/large-GGUF", "q4_k_m") == path
     [model] = list_models()
     assert (model.name, model.size) == ("hf:me/large-GGUF:Q4_K_M", 2 * len(FILE))
-
-
-def test_what_is_here_is_listed_by_the_name_that_model_takes(home, monkeypatch):
-    monkeypatch.setattr("spd_lsp.commands.models.free_memory", lambda: 5000)
-    store(home / ".ollama/models", "registry.ollama.ai/library/qwen2.5-coder/1.5b")
-    studio = write(home / ".lmstudio/models/me/coder/coder-Q8_0.gguf", b"GGUF")
-    write(home / ".lmstudio/models/me/coder/mmproj-coder.gguf")
-    write(home / ".lmstudio/models/me/coder/large-00001-of-00002.gguf")
-    write(home / "hf/hub/models--me--coder-GGUF/snapshots/abc/coder-q4_k_m.gguf")
-    weights = home / "hf/hub/models--me--coder/snapshots/abc"
-    write(weights / "config.json", b"{}")
-    save_file({"a": np.zeros((40, 50), np.float16)}, weights / "model.safetensors")
-    found = json.loads(CliRunner().invoke(main, ["models", "--json"]).stdout)
-    assert {model["name"]: (model["format"], model["fits"]) for model in found} == {
-        "ollama:qwen2.5-coder:1.5b": ("GGUF qwen2 F16", True),
-        str(studio): ("GGUF, damaged", True),
-        "hf:me/coder-GGUF:q4_k_m": ("GGUF qwen2 F16", True),
-        "me/coder": ("safetensors", False),  # in single precision
-    }
-    lines = CliRunner().invoke(main, ["models"]).stdout.splitlines()
-    assert lines[0].split() == ["model", "format", "size", "memory", "fits"]
-    assert lines[1].split()[0] == "ollama:qwen2.5-coder:1.5b"
-
-
-def test_a_folder_takes_four_bytes_a_weight(home):
-    save_file({"a": np.zeros((100, 4), np.float16)}, home / "model.safetensors")
-    assert memory_needed(home) == 1600
-
-
-def test_where_nothing_is_found_the_folders_are_named(home):
-    assert f"{home}/.ollama/models" in CliRunner().invoke(main, ["models"]).stdout
+    with pytest.raises(UserError, match=r"me/large-GGUF has no file that ends in F16\.gguf"):
+        hub._find_quantization("me/large-GGUF:F16", print)

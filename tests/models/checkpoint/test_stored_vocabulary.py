@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import msgpack
 import numpy as np
 import pytest
 
@@ -51,9 +50,7 @@ def test_what_was_kept_is_what_is_found_out(folder, monkeypatch):
 
 def test_a_folder_of_the_users_is_neither_read_nor_written(folder, tmp_path):
     mine = shutil.copytree(folder, tmp_path / "mine")
-    stored = msgpack.unpackb((mine / "vocabulary.msgpack").read_bytes())
-    (mine / "vocabulary.msgpack").write_bytes(msgpack.packb({**stored, "fingerprint": "crafted"}))
-    assert ModelTokenizer(mine).fingerprint == ModelTokenizer(folder).fingerprint
+    assert read_vocabulary(mine) is None
     (mine / "vocabulary.msgpack").unlink()
     ModelTokenizer(mine)
     assert not (mine / "vocabulary.msgpack").exists()
@@ -72,30 +69,13 @@ def test_another_way_of_finding_out_is_used(folder, monkeypatch):
     assert read_vocabulary(folder) is None
 
 
-DAMAGES = {
-    "nothing": lambda whole: b"",
-    "cut off": lambda whole: whole[: len(whole) // 2],
-    "no map": lambda whole: msgpack.packb([1, 2]),
-    "no pieces": lambda whole: changed(whole, pieces=b""),
-    "pieces of another kind": lambda whole: changed(whole, pieces="text"),
-    "huge lengths": lambda whole: changed(whole, lengths=b"\xff" * len(msgpack.unpackb(whole)["lengths"])),
-    "lengths cut": lambda whole: changed(whole, lengths=b"\x00\x00\x00"),
-    "no order": lambda whole: changed(whole, order=b""),
-    "ids beyond": lambda whole: changed(whole, order=b"\xff" * len(msgpack.unpackb(whole)["order"])),
-    "no name": lambda whole: changed(whole, fingerprint=7),
-    "no key": lambda whole: changed(whole, key=None),
-}
-
-
-def changed(whole: bytes, **fields: object) -> bytes:
-    return bytes(msgpack.packb({**msgpack.unpackb(whole), **fields}))
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_costs_only_time(folder, damage):
+@pytest.mark.parametrize("place", [0, 100, -1])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_damaged_file_costs_only_time(folder, place, cut):
     path = folder / "vocabulary.msgpack"
-    expected = ModelTokenizer(folder)
-    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    expected, content = ModelTokenizer(folder), bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content[:place] if cut else content)
     assert read_vocabulary(folder) is None
     assert_same(ModelTokenizer(folder), expected)
     assert read_vocabulary(folder) is not None

@@ -1,15 +1,13 @@
-"""A `tokenizer.json` that would take gigabytes, or for ever, is refused in a sentence."""
+"""A `tokenizer.json` that would take gigabytes, or forever, is refused in a sentence."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from tokenizers import Tokenizer
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.tokenizer_limits import count_ids
 from tests.conftest import STARTER
 
 
@@ -28,7 +26,7 @@ def cut_by(rules, pattern):
     return rules
 
 
-@pytest.mark.parametrize("largest", [1 << 23, 1 << 31, (1 << 32) - 1])
+@pytest.mark.parametrize("largest", [1 << 23, (1 << 32) - 1])
 def test_an_id_that_would_take_gigabytes_is_refused(rules, tmp_path, largest):
     rules["model"]["vocab"]["a token of another vocabulary"] = largest
     with pytest.raises(
@@ -60,8 +58,3 @@ def test_one_that_only_some_text_shows_is_an_error_like_others(rules, tmp_path):
         with pytest.raises(UserError, match="cannot cut this text"):
             cut(hard)
     assert tokens.encode("x = 1\n")
-
-
-def test_the_starters_own_is_fine():
-    path = STARTER / "tokenizer.json"
-    assert count_ids(Tokenizer.from_file(str(path)), path) == 16384

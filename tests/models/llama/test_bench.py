@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP
 from spd_lsp.evaluation.bench.run import run_bench
 from spd_lsp.evaluation.bench.setup import BenchOptions, load_llama_cpp, prepare
@@ -37,8 +35,3 @@ def test_what_reads_no_gguf_files_is_left_out(options):
     runs = run_bench(options, lambda *progress: None).runs
     assert (LLAMA_CPP, 2) in runs
     assert not any("transformers" in name for name, _ in runs)
-
-
-def test_a_comparison_with_transformers_is_refused(options):
-    with pytest.raises(UserError, match="which does not read"):
-        run_bench(replace(options, requests=(1,)), lambda *progress: None)

@@ -14,14 +14,12 @@ import pytest
 import torch
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama import context
 from spd_lsp.models.llama.context import Stopped
 from spd_lsp.models.llama.library import MAX_SEQUENCES
 from spd_lsp.models.load import load
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.self_test import probe_ids
 from tests.models.llama.gguf_files import SHAPE, transformers_weights
 
@@ -136,31 +134,6 @@ def test_drafts_go_on_from_any_that_were_read(engine, network):
         np.testing.assert_allclose(engine.read_draft(draft), expected, atol=ROUNDING)
 
 
-def test_scores_are_log_probabilities(engine, network):
-    engine.prefill(PROMPT)
-    [short, long] = engine.score_drafts([[11], [22, 33, 44]])
-    after = [log_softmax(transformers_logits(network, [*PROMPT, *[22, 33][:n]])) for n in range(3)]
-    np.testing.assert_allclose(long, [after[0][22], after[1][33], after[2][44]], atol=ROUNDING)
-    np.testing.assert_allclose(short, [after[0][11]], atol=ROUNDING)
-
-
-def test_a_draft_leaves_the_prompt_as_it_was(engine):
-    first = engine.prefill(PROMPT)
-    engine.step([1, 2], np.array([0.5, 0.5]))
-    engine.step_rows([([3], ONE)] * 5, [0] * 5)
-    np.testing.assert_allclose(engine.prefill(PROMPT), first, atol=ROUNDING)
-    assert engine.prompts[-1].ids == PROMPT
-
-
-def test_what_is_cached_is_not_read_again(engine, monkeypatch):
-    read, whole = [], engine.context.read
-    monkeypatch.setattr(engine.context, "read", lambda slots: read.append(len(slots)) or whole(slots))
-    engine.prefill(PROMPT)
-    engine.prefill([*PROMPT, 4, 4])
-    engine.prefill([*PROMPT[:-1], 4])
-    assert read == [6, 2, 1]
-
-
 def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
     monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
     engine = load(locate(str(gguf_folder / "F32.gguf")))
@@ -196,16 +169,6 @@ def test_sequences_are_given_back(engine):
             engine.read_draft(draft)
     engine.crop(0)
     assert len(engine.context.free) + len(engine.context.dropped) == free
-
-
-def test_several_requests_share_a_pass(engine):
-    one, two = engine.new_cache(), engine.new_cache()
-    halves = np.array([0.5, 0.5])
-    alone = engine.forward_ids([[1, 2, 3]], engine.new_cache())
-    together = engine.forward_batch([ForwardInput(one, ids=[[1, 2, 3]]), ForwardInput(two, [((4, 5), halves)])])
-    np.testing.assert_allclose(together[0], alone, atol=ROUNDING)
-    np.testing.assert_allclose(together[1], engine.forward([((4, 5), halves)], engine.new_cache()), atol=ROUNDING)
-    assert (one.length, two.length) == (3, 1)
 
 
 def test_several_editors_share_it(engine, network):

@@ -45,7 +45,7 @@ def test_what_a_file_says_of_itself(tmp_path):
     size = pair(b"qwen2.context_length", U32, struct.pack("<I", 512))
     file.write_bytes(gguf(ARCHITECTURE, numbers, names, size, tensors=tensor([4, 2]), count=1) + bytes(128))
     found = read_header(file)
-    assert (found.architecture, found.number("context_length"), found.parameters) == ("qwen2", 512, 8)
+    assert (found.architecture, found.number("context_length")) == ("qwen2", 512)
     assert found.metadata["tokenizer.ggml.token_type"].tolist() == [1, 3, 1]
     assert found.metadata["tokenizer.ggml.tokens"] == ["a", "é"]
     [info] = found.tensors.values()
@@ -92,7 +92,7 @@ HUGE = 1 << 62
 def test_a_crafted_file_is_refused_in_a_sentence(content, tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(content)
-    with pytest.raises(UserError, match=r"m\.gguf is no usable GGUF file: .*; fetch it again"):
+    with pytest.raises(UserError, match=r"m\.gguf is not a usable GGUF file: .*; fetch it again"):
         read_header(file)
 
 

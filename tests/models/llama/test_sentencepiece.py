@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama.context import LlamaModel
-from spd_lsp.models.load import load
 from tests.conftest import PACKAGE
 from tests.models.llama.sentencepiece_files import (
     BLANKS,
@@ -102,13 +100,6 @@ def test_tags_that_have_tokens_are_text(family, tokens, file):
     assert tokens.encode(text) == LlamaModel(file).tokenize(text)
     assert (tokens.tokenizer.token_to_id("<h1>") in tokens.encode(text)) == (family == "CodeGemma")
     assert not set(tokens.encode(text)) & tokens.specials
-
-
-def test_it_drafts(file, tokens):
-    engine = load(locate(str(file)))
-    ids = tokens.prompt("def names(x):\n    return x", "\n").ids
-    assert np.isfinite(engine.prefill(ids)).all()
-    assert np.isfinite(engine.step([5, 300], np.array([0.5, 0.5]))).all()
 
 
 def test_a_file_without_scores_is_refused(tmp_path, monkeypatch):

@@ -15,61 +15,52 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.base import Engine, OomFallback
-from spd_lsp.models.checkpoint.limits import SMALL_MODEL, DoesNotFit, check_memory, free_memory
-from spd_lsp.models.checkpoint.model_config import check_quantization, first_line, read_config
+from spd_lsp.models.base import Engine
+from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory, memory_needed
+from spd_lsp.models.checkpoint.model_config import first_line, read_config
 from spd_lsp.models.checkpoint.validate import (
     InvalidWeights,
     check_all_loaded,
     check_causal,
     check_no_nan,
-    is_for_another_task,
 )
 from spd_lsp.models.threads import ThreadCountTuner
-from spd_lsp.models.torch.select import fastest_engine
-from spd_lsp.models.transformers_engine import TransformersEngine
+from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 
+_SMALL_MODEL = 15_000_000  # parameters up to which calls, not bytes, take a step's time
 _ATTENTION_LAYERS = {"full_attention", "sliding_attention"}
 _STATE_LAYERS = {"linear_attention", "conv", "hybrid", "hybrid_sliding"}
 
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engine:
     """The model in a folder on a device by name; `auto` falls back to the CPU if the GPU lacks memory."""
-    chosen = choose_device(device)
+    chosen = _choose_device(device)
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = read_config(folder)
-    check_architecture(config, folder)
-    check_quantization(config, folder)
-    if device != "auto" or chosen.type == "cpu":  # a GPU that was named is not replaced
-        return open_on(chosen, folder, config, report)
-
-    def open_on_cpu() -> Engine:
-        return open_on(torch.device("cpu"), folder, config, report)
-
+    _check_architecture(config, folder)
     try:
-        engine = open_on(chosen, folder, config, report)
+        return _open_on(chosen, folder, config)
     except DoesNotFit as error:
+        if device != "auto" or chosen.type == "cpu":  # a GPU that was named is not replaced
+            raise
         report(f"{error}; using the CPU")
-        return open_on_cpu()
-    engine.oom_fallback = OomFallback(torch.OutOfMemoryError, open_on_cpu, report)
-    return engine
+    return _open_on(torch.device("cpu"), folder, config)
 
 
-def open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
+def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
     """Load the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
     with _naming(folder, device):
-        dtype = choose_dtype(device)
+        dtype = _choose_dtype(device)
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-        check_memory(folder, dtype.itemsize, free, str(device))
+        check_memory(folder.name, memory_needed(folder, dtype.itemsize), free, str(device))
         network = _load_network(folder, config, dtype).to(device)
         check_no_nan(network)
         if dtype == torch.float32:  # others moved to a GPU
             _copy_mapped_weights(network)
-        reference = TransformersEngine(network)
-        check_causal(reference, network)  # a first pass takes memory of its own
-    engine = fastest_engine(reference, network, lambda why: report(f"{folder.name} {why}"))
+        engine = TransformersEngine(network)
+        check_causal(engine, network)  # a first pass takes memory of its own
     if device.type == "cpu":
         set_thread_count(engine, sum(parameter.numel() for parameter in network.parameters()))
     return engine
@@ -87,6 +78,11 @@ def _naming(folder: Path, device: torch.device) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise DoesNotFit(
             f"the model in {folder} does not fit into the memory of {device}; try --device cpu"
+        ) from error
+    except ImportError as error:  # of weights in 4 or 8 bits
+        raise UserError(
+            f"{folder.name} needs packages that are not installed ({first_line(error)}); install them, or choose "
+            "the same model in 16 bits or as a GGUF file"
         ) from error
     except Exception as error:  # a bad file raises many kinds
         raise UserError(
@@ -120,22 +116,24 @@ def _copy_mapped_weights(network: Any) -> None:
 
 def set_thread_count(engine: Engine, parameters: int) -> None:
     """One thread for a small model, whose steps are calls rather than arithmetic; else what measures best."""
-    limit = None if parameters > SMALL_MODEL else 1
+    limit = None if parameters > _SMALL_MODEL else 1
     engine.use_threads(ThreadCountTuner(lambda step, prompt: torch.set_num_threads(step), limit=limit))
 
 
-def check_architecture(config: Any, folder: Path) -> None:
+def _check_architecture(config: Any, folder: Path) -> None:
     """Raise for models that do not predict the next token, and for those with a state instead of a KV cache.
 
     Superposed steps could not be taken back from such a state.
     """
     family = config.model_type
     architecture = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if architecture is None or is_for_another_task(config):
-        raise UserError(f"{folder} holds a {family} model, which is no causal language model; choose another one")
+    if architecture is None or getattr(config, "is_encoder_decoder", False):
+        raise UserError(
+            f"{folder} holds a {family} model, which is not a causal language model; choose another one"
+        )
     if _is_stateful(architecture, config):
         raise UserError(
-            f"{folder.name} is a {family} model, whose state cannot be taken back after a draft; "
+            f"{folder.name} is a {family} model, whose state cannot be rolled back after a draft; "
             "choose an attention-only model"
         )
 
@@ -148,7 +146,7 @@ def _is_stateful(architecture: Any, config: Any) -> bool:
     return bool(layers & _STATE_LAYERS) or bool(getattr(architecture, "_is_stateful", False))
 
 
-def choose_device(name: str) -> torch.device:
+def _choose_device(name: str) -> torch.device:
     """The device by name; `auto` takes CUDA, then MPS, then the CPU."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [kind for kind, is_available in available.items() if is_available]
@@ -159,7 +157,7 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def choose_dtype(device: torch.device) -> torch.dtype:
+def _choose_dtype(device: torch.device) -> torch.dtype:
     """bfloat16 on GPUs that compute in it, float16 on others, float32 on the CPU."""
     if device.type == "cpu":
         return torch.float32

@@ -1,0 +1,63 @@
+"""Which models may be worth fetching, of the table in recommended.json, and which of them suit a machine.
+
+Base models trained to fill in code, under licences that allow any use (so not Qwen2.5-Coder-3B, whose licence is
+for research), and whose files run here: with `extra`, in torch on a GPU, else in llama.cpp. Without a SHA-256 the
+size is rounded. `memory` is what opening takes; for a GGUF file 1.7 times its size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from spd_lsp.models.checkpoint.stored_models import repository_file_name
+
+_MOST = 3  # that are recommended at once
+_MAX_SECONDS = 1.5  # of a completion; whoever types has gone on by then
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedModel:
+    """A row of the table."""
+
+    name: str  # by which `spd-lsp models get` knows it
+    repository: str
+    file: str  # empty: all of the repository
+    bytes: int
+    sha256: str  # empty: the server's
+    licence: str
+    extra: str  # of pyproject.toml, that it needs
+    memory: int
+    parameters: int
+
+    @property
+    def model(self) -> str:
+        """The name that `--model` takes."""
+        return repository_file_name(self.repository, Path(self.file)) if self.file else self.repository
+
+
+def read_table() -> list[RecommendedModel]:
+    """All rows, the smallest model first."""
+    rows = json.loads(files("spd_lsp.models.checkpoint").joinpath("recommended.json").read_bytes())
+    return [RecommendedModel(**row) for row in rows]
+
+
+def recommend(
+    memory: int | None, gpu_memory: int | None, seconds: Callable[[int], float]
+) -> list[RecommendedModel]:
+    """The best models for a machine, the best first: those that fit and are fast enough, or else the smallest.
+
+    memory: that is free, if that is known. seconds: of a completion, by the size of the weights in bytes.
+    """
+
+    def fits(row: RecommendedModel) -> bool:
+        if row.extra:
+            return gpu_memory is not None and row.memory <= gpu_memory
+        return memory is None or row.memory <= memory
+
+    fitting = [row for row in read_table() if fits(row)]
+    fast = [row for row in fitting if row.extra or seconds(row.bytes) <= _MAX_SECONDS]
+    return (fast or fitting[:1])[: -_MOST - 1 : -1]

@@ -1,6 +1,6 @@
-"""Beam search, and the most likely first tokens finished greedily: k rows of one batch in each pass.
+"""Beam search: k rows of one batch in each pass.
 
-Baselines of `superpose`, with the same signature, n-grams and stop rule.
+A baseline of `superpose`, with the same signature, n-grams and stop rule.
 
 Dimensions: N rows, C candidate tokens, V vocabulary.
 """
@@ -130,31 +130,20 @@ def longest(drafts: Sequence[Draft]) -> int:
     return max(len(draft.ids) for draft in drafts)
 
 
-def beam(
-    model: Model, start: DecodingRequest, settings: Settings, check: Check, length_penalty: float | None = None
-) -> DecodingResult:
-    """The k best drafts of beam search, best first.
-
-    They are ranked as superposed drafts are, or with a length penalty by log-probability / tokens^penalty: 0 is
-    the probability of the whole text, 1 the mean per token.
-    """
+def beam(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
+    """The k best drafts of beam search, best first, ranked as superposed drafts are."""
     k = settings.drafts
-    ranking = settings.ranking if length_penalty is None else "probability"
 
     def score(draft: Draft) -> float:
-        return (
-            ranking_score(draft, ranking)
-            if length_penalty is None
-            else draft.score / len(draft.ids) ** length_penalty
-        )
+        return ranking_score(draft, settings.ranking)
 
     def rank(drafts: Sequence[Draft]) -> list[Draft]:
-        return sorted(rank_drafts(drafts, ranking, start.text_of), key=score, reverse=True)
+        return rank_drafts(drafts, settings.ranking, start.text_of)
 
     batch = DraftBatch(model, start, settings, check)
     live, parents, ended = _select_rows(batch.prefill(), [EMPTY_DRAFT], start, settings)
     finished = rank(ended)
-    # A live draft's probability only falls; with a penalty its score may rise, as in other beam searches.
+    # A live draft's probability only falls.
     while live and not batch.full and (len(finished) < k or max(map(score, live)) > score(finished[k - 1])):
         live, parents, ended = _select_rows(batch.step(live, parents), live, start, settings)
         finished = rank([*finished, *ended])
@@ -183,25 +172,3 @@ def _select_rows(
             going.append(draft)
             parents.append(row)
     return going, parents, finished
-
-
-def branches(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
-    """A draft for each of the k most likely first tokens, finished greedily, best first."""
-    batch = DraftBatch(model, start, settings, check)
-    options = batch.prefill()
-    firsts = np.argsort(-options[1][0], kind="stable")[: settings.drafts]
-    drafts = [extend([EMPTY_DRAFT], options, 0, int(at)) for at in firsts if np.isfinite(options[1][0, at])]
-    parents = [0] * len(drafts)
-    finished: list[Draft] = []
-    while True:
-        ends = [start.stop(draft.ids) for draft in drafts]
-        finished += [draft for draft, ended in zip(drafts, ends, strict=True) if ended]
-        parents = [row for row, ended in zip(parents, ends, strict=True) if not ended]
-        drafts = [draft for draft, ended in zip(drafts, ends, strict=True) if not ended]
-        if not drafts or batch.full:
-            break
-        options = batch.step(drafts, parents)
-        drafts = [extend(drafts, options, row, int(at)) for row, at in enumerate(options[1].argmax(axis=1))]
-        parents = list(range(len(drafts)))
-    found = rank_drafts([*finished, *drafts], settings.ranking, start.text_of)
-    return DecodingResult(found, batch.passes, longest(found), rows=batch.rows)

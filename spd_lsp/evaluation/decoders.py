@@ -11,7 +11,7 @@ from functools import partial
 
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
-from spd_lsp.evaluation.beam_search import Check, beam, branches
+from spd_lsp.evaluation.beam_search import Check, beam
 from spd_lsp.evaluation.sampling import nucleus
 from spd_lsp.settings import Settings
 
@@ -35,5 +35,4 @@ DECODERS: dict[str, DecodingFunction] = {
     "greedy": _greedy,
     "nucleus": nucleus,
     "beam": beam,
-    "branches": branches,
 }

@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 from ngram_builders.errors import UserError
-from ngram_builders.programs import AWAY
+from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.evaluation.bootstrap import Interval
 from spd_lsp.extras import install_command
 
@@ -172,11 +172,11 @@ def points(value: Interval | None) -> str:
     """Format a difference in percentage points, bold if its interval excludes zero."""
     if value is None:
         return ""
-    text = plain_points(value)
+    text = _plain_points(value)
     return f"**{text}**" if value.low > 0 or value.high < 0 else text
 
 
-def plain_points(value: Interval) -> str:
+def _plain_points(value: Interval) -> str:
     """Example: `+2.1 (-0.3 to +4.5)`."""
     return f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
 
@@ -218,7 +218,7 @@ def _draw_figure(panels: Sequence[Panel], path: Path) -> None:
 def import_matplotlib() -> Any:
     """Import matplotlib without the `matplotlibrc` of the working directory, which others may have written."""
     before = Path.cwd()
-    os.chdir(AWAY)
+    os.chdir(NEUTRAL_CWD)
     try:
         import matplotlib
     finally:

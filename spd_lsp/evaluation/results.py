@@ -20,7 +20,7 @@ def out_option(name: str, help: str) -> Callable[[Any], Any]:
 
     def choose_folder(context: click.Context, option: click.Parameter, value: Path | None) -> Path:
         given = context.params
-        repos = given.get("repos") or given.get("names") or filter(None, [given.get("benchmark")])
+        repos = given.get("repos") or filter(None, [given.get("benchmark")])
         return value or _default_folder(
             name, [Path(repo).resolve() for repo in repos], given.get("model") or "starter"
         )

@@ -8,7 +8,6 @@ Dimensions: C candidate tokens.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,31 +17,17 @@ from spd_lsp.evaluation.beam_search import EMPTY_DRAFT, Check, DraftBatch, exten
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
-
-@dataclass(frozen=True, slots=True)
-class NucleusOptions:
-    """Tokens are drawn from the fewest that hold `top_p` of p_f^(1 / temperature); 0.9 as in the paper.
-
-    This temperature sharpens model and n-grams together; that of the settings, the model alone.
-    """
-
-    top_p: float = 0.9
-    temperature: float = 1.0
+TOP_P = 0.9  # tokens are drawn from the fewest that hold it, as in the paper
 
 
-_PAPERS = NucleusOptions()
-
-
-def nucleus(
-    model: Model, start: DecodingRequest, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
-) -> DecodingResult:
+def nucleus(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """k samples, ranked by p_f; equal ones count once."""
-    samples, batch = sample(model, start, settings, check, options)
+    samples, batch = sample(model, start, settings, check)
     return DecodingResult(_distinct(samples, start, settings), batch.passes, longest(samples), rows=batch.rows)
 
 
 def sample(
-    model: Model, start: DecodingRequest, settings: Settings, check: Check, options: NucleusOptions = _PAPERS
+    model: Model, start: DecodingRequest, settings: Settings, check: Check
 ) -> tuple[list[Draft], DraftBatch]:
     """Draw k samples. -> the samples and their batch"""
     rng = np.random.default_rng(zlib.crc32(np.asarray(start.prompt, dtype=np.int64).tobytes()))
@@ -51,7 +36,7 @@ def sample(
     live, parents = [EMPTY_DRAFT], [0] * settings.drafts
     done: list[Draft] = []
     while True:
-        drawn = [extend(live, tokens, row, draw(tokens[1][row], rng, options)) for row in parents]
+        drawn = [extend(live, tokens, row, draw(tokens[1][row], rng)) for row in parents]
         ends = [len(draft.ids) == settings.max_tokens or start.stop(draft.ids) for draft in drawn]
         done += [draft for draft, ended in zip(drawn, ends, strict=True) if ended]
         live = [draft for draft, ended in zip(drawn, ends, strict=True) if not ended]
@@ -61,14 +46,14 @@ def sample(
         parents = list(range(len(live)))
 
 
-def draw(logp: Floats, rng: np.random.Generator, options: NucleusOptions = _PAPERS) -> int:
-    """Draw an index from the fewest that hold top_p; `logp` [C] in any order.
+def draw(logp: Floats, rng: np.random.Generator) -> int:
+    """Draw an index from the fewest that hold TOP_P; `logp` [C] in any order.
 
     Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
     """
     order = np.argsort(-logp, kind="stable")
-    p = np.exp(log_softmax(logp[order] / options.temperature))
-    kept = int(np.searchsorted(np.cumsum(p), options.top_p)) + 1
+    p = np.exp(log_softmax(logp[order]))
+    kept = int(np.searchsorted(np.cumsum(p), TOP_P)) + 1
     return int(order[np.searchsorted(np.cumsum(p[:kept]), rng.random() * p[:kept].sum(), side="right")])
 
 

@@ -1,4 +1,4 @@
-"""The commands of the recipe: `python -m spd_lsp.training all --work DIR` runs every step in order."""
+"""The commands that make the model: corpus, base, rows, train, decay, export and ngrams, in this order."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from rich.progress import Progress as Bars
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
 from spd_lsp.terminal import console, guard_output
-from spd_lsp.training import handover, recipe, workers
-from spd_lsp.training.corpus.gather import read_listing
+from spd_lsp.training import handover, recipe
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, read_listing
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.memorization import SHORTEST_COPY
 from spd_lsp.training.recipe import Recipe
-from spd_lsp.training.tokenizer import VOCABULARY
-from spd_lsp.training.train import RATE, Progress, TrainingPlan
+from spd_lsp.training.train import RATE, ROWS_A_STEP, Progress, TrainingPlan
 
 STARTER_FOLDER = Path(__file__).parents[1] / "starter"
-TOKENS = 150_000_000
-DECAY = 15_000_000  # tokens
+TOKENS = 431_136
+DECAY = 300_000  # tokens
 STEPS_PER_LOG_LINE = 10  # steps between lines of a log
 
 
@@ -46,7 +45,7 @@ class RecipeGroup(click.Group):
 
 def common_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of every step."""
-    seed = click.option("--seed", default=0, show_default=True, help="Determines order, gaps and initial weights.")
+    seed = click.option("--seed", default=0, show_default=True, help="Determines the order of rows, and gaps.")
     work = click.option(
         "--work",
         required=True,
@@ -56,52 +55,14 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     return work(seed(command))
 
 
-def budget_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of training."""
-    threads = click.option("--threads", default=1, show_default=True, help="Processor threads.")
-    tokens = click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
-    return tokens(threads(command))
+def threads_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the number of threads."""
+    return click.option("--threads", default=1, show_default=True, help="Processor threads.")(command)
 
 
-def start_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of a run's start and learning rate."""
-    model = click.option(
-        "--from",
-        "start",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Start from this exported model, which may have another tokenizer.",
-    )
-    layers = click.option("--layers", default=0, help="Number of layers to extend this model to.")
-    rate = click.option("--rate", default=RATE, show_default=True, help="Highest learning rate of matrices.")
-    text = "Muon for matrices, or AdamW for everything: for a model that is trained already."
-    kinds = click.Choice(["muon", "adamw"])
-    optimiser = click.option("--optimiser", type=kinds, default="muon", show_default=True, help=text)
-    text = (
-        "Learn with the matrices of the layers rounded to so many bits, as a GGUF file stores them; 0: unrounded."
-    )
-    bits = click.option("--bits", type=click.Choice([0, 4]), default=0, show_default=True, help=text)
-    return model(layers(rate(optimiser(bits(command)))))
-
-
-def decay_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the length of the decay, and what it learns from."""
-    tokens = click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")
-    text = "Share of Python in the rows of the decay; that of all rows by default."
-    share = click.option("--python-share", type=click.FloatRange(0, 1, min_open=True, max_open=True), help=text)
-    return tokens(share(command))
-
-
-def tokenizer_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the size of the tokenizer; later steps use the one in the work folder."""
-    text = "Maximum number of tokens."
-    return click.option("--vocabulary", default=VOCABULARY, show_default=True, help=text)(command)
-
-
-def average_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option for averaging with other models."""
-    kind = (click.Path(file_okay=False, path_type=Path), click.FloatRange(0, 1))
-    text = "Average with this exported model, which has this share: DIR/run/start 0.1; may be repeated."
-    return click.option("--average", type=kind, multiple=True, metavar="FOLDER SHARE", help=text)(command)
+def kind_option(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add which checkpoint to take."""
+    return click.option("--kind", type=click.Choice(["decay", "run"]), default=default, show_default=True)
 
 
 def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -115,7 +76,7 @@ def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Calla
     """Show a progress bar, or lines without a terminal; yield the callback for each step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=out, disable=not out.is_terminal or workers.rank() > 0) as bars:
+    with Bars(*columns, console=out, disable=not out.is_terminal) as bars:
         bar = bars.add_task(name, total=1.0 if plan else None)
         first: list[float] = []  # tokens and seconds
         losses: list[float] = []
@@ -128,7 +89,7 @@ def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Calla
             mean = sum(losses[-STEPS_PER_LOG_LINE:]) / len(losses[-STEPS_PER_LOG_LINE:])
             text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens per CPU second"
             bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
-            if not out.is_terminal and workers.rank() == 0 and progress.step % STEPS_PER_LOG_LINE == 0:
+            if not out.is_terminal and progress.step % STEPS_PER_LOG_LINE == 0:
                 out.print(
                     f"{datetime.now(timezone.utc):%m-%d %H:%M:%S} step {progress.step}: {text}", soft_wrap=True
                 )
@@ -172,7 +133,7 @@ def show_packages(listing: Path, more: int = 0) -> Iterator[Callable[[Source], N
     multiple=True,
     help="A folder that the model will be judged on: copies of its files are left out; may be repeated.",
 )
-def corpus(work: Path, seed: int, held_out: tuple[Path, ...] = ()) -> None:
+def corpus(work: Path, seed: int, held_out: tuple[Path, ...]) -> None:
     """Fetch the packages of corpus.txt and keep their sources."""
     make = Recipe(work=work, seed=seed)
     with show_packages(make.listing, more=1) as report:
@@ -181,30 +142,18 @@ def corpus(work: Path, seed: int, held_out: tuple[Path, ...] = ()) -> None:
 
 @main.command()
 @common_options
-def judged(work: Path, seed: int) -> None:
-    """Fetch the packages of judged.txt, which `spd-lsp eval quality` measures on; nothing is learnt from them."""
-    with show_packages(recipe.JUDGED) as report:
-        recipe.make_judged(Recipe(work=work, seed=seed), report)
+def evaluation_packages(work: Path, seed: int) -> None:
+    """Fetch the packages that `spd-lsp eval quality` measures on; the model learns nothing from them."""
+    with show_packages(recipe.EVALUATION_PACKAGES) as report:
+        recipe.fetch_evaluation_packages(Recipe(work=work, seed=seed), report)
 
 
 @main.command()
 @common_options
-@tokenizer_option
-def tokenizer(work: Path, seed: int, vocabulary: int) -> None:
-    """Learn the tokenizer."""
-    with console().status("learning the tokenizer"):
-        recipe.make_tokenizer(Recipe(work=work, seed=seed, vocabulary=vocabulary))
-
-
-@main.command()
-@common_options
-@tokenizer_option
+@click.option("--vocabulary", default=recipe.VOCABULARY, show_default=True, help="Number of tokens to keep.")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def base(work: Path, seed: int, vocabulary: int, model: Path) -> None:
-    """Start from a model in a GGUF file, in place of `tokenizer`.
-
-    Then run `rows`, and `train --optimiser adamw --bits 4`.
-    """
+    """Start from a model in a GGUF file: keep the tokens that code needs."""
     with console().status("trimming the vocabulary"):
         recipe.make_base(Recipe(work=work, seed=seed, vocabulary=vocabulary), model)
 
@@ -214,7 +163,7 @@ def base(work: Path, seed: int, vocabulary: int, model: Path) -> None:
 @click.option(
     "--source-bytes", default=recipe.ROWS_BYTES, show_default=True, help="How much source text to learn from."
 )
-def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
+def rows(work: Path, seed: int, source_bytes: int) -> None:
     """Encode the corpus."""
     with console().status("encoding the corpus"):
         recipe.make_rows(Recipe(work=work, seed=seed, rows_bytes=source_bytes))
@@ -222,61 +171,37 @@ def rows(work: Path, seed: int, source_bytes: int = recipe.ROWS_BYTES) -> None:
 
 @main.command()
 @common_options
-@budget_options
-@start_options
-@click.option(
-    "--batch", default=8, show_default=True, help="Rows per step; fewer rows give a short run more steps."
-)
-def train(
-    work: Path,
-    seed: int,
-    tokens: int,
-    threads: int,
-    start: Path | None = None,
-    layers: int = 0,
-    rate: float = RATE,
-    batch: int = 8,
-    optimiser: str = "muon",
-    bits: int = 0,
-) -> None:
-    """Train at a constant rate, or resume training, possibly with more tokens.
-
-    `torchrun --nproc-per-node 2 -m spd_lsp.training train ...` shares the work among two processes.
-    """
+@threads_option
+@click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
+@click.option("--rate", default=RATE, show_default=True, help="Highest learning rate.")
+@click.option("--batch", default=ROWS_A_STEP, show_default=True, help="Rows per step.")
+def train(work: Path, seed: int, threads: int, tokens: int, rate: float, batch: int) -> None:
+    """Train at a constant rate, or resume training, possibly with more tokens."""
     torch.set_num_threads(threads)
-    workers.join()
-    make, plan = Recipe(work=work, seed=seed), recipe.run_plan(tokens, seed, rate, batch, optimiser, bits)
-    if start:
-        with workers.first_alone():
-            recipe.make_start(make, start, layers)
+    plan = TrainingPlan(tokens=tokens, seed=seed, rate=rate, rows_a_step=batch)
     with show_progress("train", plan) as report:
-        recipe.make_weights(make, plan, report, stop_on_signal())
+        recipe.make_weights(Recipe(work=work, seed=seed), plan, report, stop_on_signal())
 
 
 @main.command()
 @common_options
-@decay_option
-@click.option("--threads", default=1, show_default=True, help="Processor threads.")
-def decay(work: Path, seed: int, decay: int, threads: int = 1, python_share: float | None = None) -> None:
+@threads_option
+@click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")
+def decay(work: Path, seed: int, threads: int, decay: int) -> None:
     """Continue from the last checkpoint of `train` with the rate falling to 0, which gives the best model."""
     torch.set_num_threads(threads)
-    workers.join()
     with show_progress("decay") as report:
-        make, stop = Recipe(work=work, seed=seed), stop_on_signal()
-        recipe.make_decay(make, decay, report, stop, python_share=python_share)
+        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stop_on_signal())
 
 
 @main.command()
 @common_options
 @model_folder_option
-@click.option("--kind", type=click.Choice(["decay", "run"]), default="decay", show_default=True)
-@average_option
-def export(
-    work: Path, seed: int, out: Path, kind: str = "decay", average: Sequence[tuple[Path, float]] = ()
-) -> None:
+@kind_option("decay")
+def export(work: Path, seed: int, out: Path, kind: str) -> None:
     """Write the last checkpoint as a GGUF file with its model card, and DIR/exported for Hugging Face."""
     with console().status("measuring and writing the model"):
-        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind, dict(average))
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind)
     for language, kinds in facts["validation"].items():
         said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
         console().print(f"{language}, bits a byte: {', '.join(said)}")
@@ -285,8 +210,8 @@ def export(
 @main.command()
 @common_options
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--kind", type=click.Choice(["decay", "run"]), default="run", show_default=True)
-def gguf(work: Path, seed: int, file: Path, kind: str = "run") -> None:
+@kind_option("run")
+def gguf(work: Path, seed: int, file: Path, kind: str) -> None:
     """Write the last checkpoint as a GGUF file in four bits, and add its losses to curve.jsonl."""
     torch.set_num_threads(1)
     console().print_json(data=recipe.make_gguf(Recipe(work=work, seed=seed), file, kind))
@@ -324,8 +249,17 @@ def memorization(work: Path, seed: int, model: Path, prompts: int) -> None:
 @main.command()
 @common_options
 @model_folder_option
-def ngrams(work: Path, seed: int, out: Path) -> None:
-    """Write the built-in n-gram domains of the corpus beside the model, one for each language."""
+@click.option(
+    "--language",
+    "languages",
+    type=click.Choice(CORPUS_LANGUAGES),
+    multiple=True,
+    default=("python",),
+    show_default=True,
+    help="Language of a table; may be repeated.",
+)
+def ngrams(work: Path, seed: int, out: Path, languages: Sequence[str]) -> None:
+    """Write the built-in n-gram tables of the corpus beside the model, one for each language."""
 
     def report(language: str, table: TableSummary) -> None:
         console().print(
@@ -335,7 +269,7 @@ def ngrams(work: Path, seed: int, out: Path) -> None:
         )
 
     with console().status("counting the corpus"):
-        recipe.make_ngrams(Recipe(work=work, seed=seed), out, report)
+        recipe.make_ngrams(Recipe(work=work, seed=seed), out, report, languages)
 
 
 @main.command()
@@ -353,39 +287,6 @@ def pack(work: Path, seed: int, archive: Path) -> None:
 def unpack(work: Path, seed: int, archive: Path) -> None:
     """Unpack a run that `pack` wrote; then run `corpus`, `rows` and `train`."""
     handover.unpack_run(archive, work)
-
-
-@main.command(name="all")
-@common_options
-@tokenizer_option
-@budget_options
-@start_options
-@decay_option
-@average_option
-@model_folder_option
-@click.pass_context
-def run_all(
-    ctx: click.Context,
-    /,
-    work: Path,
-    seed: int,
-    out: Path,
-    vocabulary: int,
-    decay: int,
-    python_share: float | None,
-    threads: int,
-    average: Sequence[tuple[Path, float]],
-    **options: Any,
-) -> None:
-    """Run every step in order, except those already done."""
-    ctx.invoke(corpus, work=work, seed=seed)
-    ctx.invoke(tokenizer, work=work, seed=seed, vocabulary=vocabulary)
-    ctx.invoke(rows, work=work, seed=seed)
-    ctx.invoke(train, work=work, seed=seed, threads=threads, **options)
-    falling = {"decay": decay, "python_share": python_share}
-    ctx.invoke(main.commands["decay"], work=work, seed=seed, threads=threads, **falling)
-    ctx.invoke(export, work=work, seed=seed, out=out, average=average)
-    ctx.invoke(ngrams, work=work, seed=seed, out=out)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Save and load checkpoints of a training run: model, optimisers and progress, in two safetensors files.
+"""Save and load checkpoints of a training run: model, optimiser and progress, in two safetensors files.
 
 One is exact. The other is a fifth of its size, for another machine: weights with eight significant bits, which
 compress well, without optimiser state, which about twenty steps restore. A file is written beside the old one and
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 
 FULL_FILE = "checkpoint.safetensors"
 WEIGHTS_FILE = "weights.safetensors"  # used if the exact one is missing
+_STATE = "adamw"  # the names of the optimiser's tensors begin with it
 
 
-def save(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer], progress: DataclassInstance) -> None:
+def save(folder: Path, model: nn.Module, optimiser: Optimizer, progress: DataclassInstance) -> None:
     """Write everything a resumed run needs."""
-    tensors = {f"model/{name}": parameter.detach() for name, parameter in model.named_parameters()}
-    for kind, optimiser in optimisers.items():
-        for index, state in optimiser.state_dict()["state"].items():
-            tensors |= {f"{kind}/{index}/{name}": value for name, value in state.items()}
-    _write(folder / FULL_FILE, tensors, progress)
-    weights = {name: round_weights(tensor) for name, tensor in tensors.items() if name.startswith("model/")}
-    _write(folder / WEIGHTS_FILE, weights, progress)
+    weights = {f"model/{name}": parameter.detach() for name, parameter in model.named_parameters()}
+    state = {
+        f"{_STATE}/{index}/{name}": value
+        for index, values in optimiser.state_dict()["state"].items()
+        for name, value in values.items()
+    }
+    _write(folder / FULL_FILE, weights | state, progress)
+    _write(folder / WEIGHTS_FILE, {name: round_weights(weight) for name, weight in weights.items()}, progress)
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor], progress: DataclassInstance) -> None:
@@ -55,8 +57,8 @@ def round_weights(tensor: Tensor) -> Tensor:
     return ((bits + 4) & -8).view(torch.float16)
 
 
-def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) -> dict[str, Any]:
-    """Fill model and optimisers from the checkpoint, if there is one, and return its progress."""
+def load(folder: Path, model: nn.Module, optimiser: Optimizer | None = None) -> dict[str, Any]:
+    """Fill model and optimiser from the checkpoint, if there is one, and return its progress."""
     exact = (folder / FULL_FILE).exists()
     if not exact and not (folder / WEIGHTS_FILE).exists():
         return {}
@@ -67,20 +69,16 @@ def load(folder: Path, model: nn.Module, optimisers: Mapping[str, Optimizer]) ->
         parameter.data.copy_(tensors[f"model/{name}"])
     if not exact:
         return progress | {"resumed": progress["step"]}
-    for kind, optimiser in optimisers.items():
-        _restore(optimiser, {name: tensor for name, tensor in tensors.items() if name.startswith(f"{kind}/")})
+    if optimiser is not None:
+        _restore(optimiser, tensors)
     return progress
 
 
-def read_progress(folder: Path) -> dict[str, Any]:
-    """Return the progress of the checkpoint in a folder, empty without one."""
-    return load(folder, nn.Module(), {})
-
-
 def _restore(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore the state of an optimiser; names are kind/index/name."""
+    """Restore the state of the optimiser; its names are adamw/index/name."""
     state: dict[int, dict[str, Tensor]] = {}
     for path, tensor in tensors.items():
-        _, index, name = path.split("/")
-        state.setdefault(int(index), {})[name] = tensor
+        if path.startswith(f"{_STATE}/"):
+            _, index, name = path.split("/")
+            state.setdefault(int(index), {})[name] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

@@ -1,7 +1,7 @@
 """Pack a run into one archive, and unpack it into a work folder on another machine.
 
 It contains the weights, the plan, the tokenizer and the list of sources, not the corpus: `corpus` and `rows`
-recreate that. The tokenizer is not learnt again, since the weights depend on its tokens.
+recreate that.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from spd_lsp.training import checkpoint
 _REQUIRED = (
     f"run/{checkpoint.WEIGHTS_FILE}",
     "run/plan.json",
+    "run/start/config.json",
     "tokenizer/tokenizer.json",
     "tokenizer/tokenizer_config.json",
 )
-_START_FILES = (
-    "run/start.json",
-    "run/start/config.json",
-)  # of a run that started from a model: its past and its shape
 _RECORDS = ("rows/rows.json", "corpus/sources.json")  # for information only; the steps write their own
 _RECORDS_FOLDER = "handover"  # their folder: in their own places they would mark the steps as done
 
@@ -32,7 +29,7 @@ def pack_run(work: Path, archive: Path) -> int:
         raise UserError(f"{work} has no {missing[0]}; run: python -m spd_lsp.training train --work {work}")
     temporary = archive.with_name(f"{archive.name}.new")
     with tarfile.open(temporary, "w:xz") as packed:
-        for name in (*_REQUIRED, *(name for name in _START_FILES if (work / name).exists())):
+        for name in _REQUIRED:
             packed.add(work / name, name)
         for name in _RECORDS:
             if (work / name).exists():
@@ -47,7 +44,7 @@ def unpack_run(archive: Path, work: Path) -> None:
         raise UserError(f"{work} already has a run or a tokenizer; choose another work folder")
     try:
         with tarfile.open(archive) as packed:
-            known = {*_REQUIRED, *_START_FILES, *(f"{_RECORDS_FOLDER}/{Path(name).name}" for name in _RECORDS)}
+            known = {*_REQUIRED, *(f"{_RECORDS_FOLDER}/{Path(name).name}" for name in _RECORDS)}
             members = [member for member in packed.getmembers() if member.isfile() and member.name in known]
             if not {*_REQUIRED} <= {member.name for member in members}:
                 raise UserError(f"{archive} is not an archive written by `pack`; choose another file")

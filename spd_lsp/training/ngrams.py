@@ -41,7 +41,7 @@ class NgramTally:
     packages: npt.NDArray[np.uint8]  # [G] how many contain it
 
     def keep(self, packages: int, count: int, vocab_size: int) -> Run:
-        """Keep n-grams with so many packages and occurrences; the other tokens of their contexts become OTHER."""
+        """Keep n-grams with this many packages and occurrences; other tokens of their contexts become OTHER."""
         kept = (self.packages >= packages) & (self.counts >= count)
         contexts = self.records >> np.uint64(token_bits(vocab_size))
         starts = group_starts(contexts)

@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 # Models whose weights the bundled one continues, as "NAME, by WHOM: LICENCE".
-_BASE_MODELS: Sequence[str] = ()
+_BASE_MODELS: Sequence[str] = ("SmolLM2-135M-Instruct, by Hugging Face: Apache-2.0",)
 _HEAD = """\
 spd-lsp
 Its own code is under the MIT licence: see LICENSE.
 
-The bundled model, its tokenizer and its n-gram tables were made from the software below. The model's weights
-and the tables' counts hold none of its files, but may spell short parts of them. Its authors keep their
-copyright. Each line has a name, a version, and the licence as the package states it; the package holds the
-authors' names and the licence's text (that of Apache-2.0 is in LICENSE-APACHE beside this file). Of licences
-that are offered as alternatives, the permissive one was accepted. The name and digest of each archive are in
-training.json, beside this file.
+The bundled model and its n-gram table were made from the model and the software below. They hold none of their
+files, but may spell short parts of them. Their authors keep their copyright. Each line has a name, a version, and
+the licence as the package states it; the package holds the authors' names and the licence's text (that of
+Apache-2.0 is in LICENSE-APACHE beside this file). Of licences that are offered as alternatives, the permissive one
+was accepted. The name and digest of each archive are in training.json, beside this file.
 """
 
 

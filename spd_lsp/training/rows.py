@@ -15,7 +15,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import TrainingDocument, file_document, strip_copyright, with_gaps
@@ -141,25 +140,10 @@ def write_training_rows(
     return list(map(len, parts))
 
 
-def order_rows(counts: Sequence[int], seed: int, spent: int, share: float) -> NDArray[np.intp]:
-    """Return an order of the training rows in which the first language has this share after the spent rows.
-
-    It has the share for as long as it has rows left. counts and seed: those that the rows were written with.
-    """
-    first = np.repeat(np.arange(len(counts)) == 0, counts)
-    np.random.default_rng(seed).shuffle(first)
-    left = np.arange(spent, len(first))
-    parts = left[first[spent:]], left[~first[spent:]]
-    turns = np.concatenate(
-        [np.arange(len(part)) / size for part, size in zip(parts, (share, 1 - share), strict=True)]
-    )
-    return np.concatenate((np.arange(spent), np.concatenate(parts)[np.argsort(turns, kind="stable")]))
-
-
 def write_held_out_rows(
     packages: Iterable[Package], tokenizer: Tokenizer, length: int, seed: int, folder: Path, most: int
 ) -> None:
-    """Write at most so many held-out rows of each kind, plain and with gaps: ids and measured, [rows, length]."""
+    """Write at most this many held-out rows of each kind, plain and with gaps: ids, measured [rows, length]."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, arranged in zip(("plain", "gaps"), arrange(packages, tokenizer, length, seed), strict=True):
         rows = list(arranged)

@@ -14,19 +14,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from torch.optim import AdamW, Muon, Optimizer
-from transformers import LlamaConfig, LlamaForCausalLM
+from torch.optim import AdamW
+from transformers import LlamaForCausalLM
 
 from ngram_builders.arrays import U16
-from spd_lsp.training import checkpoint, workers
+from spd_lsp.training import checkpoint
 from spd_lsp.training.attention import BLOCKED
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.loss import next_token_loss
 from spd_lsp.training.precision import LowCopy
 
-RATE = 0.02  # learning rate of matrices; that of embeddings and norms is EMBEDDING_SHARE of it
-EMBEDDING_SHARE = 0.3
-_REFILL = 20  # steps: about the length of the optimisers' memory
+RATE = 2.5e-4  # a model that is trained already needs a low one
+ROWS_A_STEP = 2  # few rows give a short run more steps
+_BETAS = (0.9, 0.98)  # few tokens a step: a longer memory than usual
+_REFILL = 20  # steps: about the length of the optimiser's memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +35,13 @@ class TrainingPlan:
     """The schedule of a run, in tokens and not in time, so a run may be paused at will."""
 
     tokens: int  # the budget; a run without decay may be given a larger one later
-    rows_a_step: int = 8
-    optimiser: str = "muon"  # of the matrices; "adamw": of everything, for a model that is trained already
-    matrix_rate: float = RATE
-    embedding_rate: float = EMBEDDING_SHARE * RATE
-    warm_up: int = 200_000  # tokens until the full rate
+    rows_a_step: int = ROWS_A_STEP
+    rate: float = RATE
+    warm_up: int = 50_000  # tokens until the full rate
     decay: int = 0  # number of last tokens, over which the rate falls to 0
-    python_share: float | None = None  # of the rows of the decay; None: the rows come as they are
     clip: float = 1.0
     seed: int = 0
     end_weight: float = END_WEIGHT  # of the end of a gap; every other token counts 1
-    low: str = "bfloat16"  # precision of matrix products; weights and sums stay float32
-    bits: int = 0  # of the layers' matrices in passes: 4 as they are stored, 0 as `low` says
     checkpoint_minutes: float = 10.0
 
 
@@ -63,71 +59,18 @@ class Progress:
         return min(1.0, self.tokens / plan.tokens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
-    """The size of a model: width, width of the feed-forward, layers and heads."""
-
-    width: int = 256
-    inner: int = 704
-    layers: int = 6
-    heads: int = 4
-
-
-STARTER_SHAPE = ModelShape()
-
-
-def starter_config(vocabulary: int, length: int, shape: ModelShape = STARTER_SHAPE) -> LlamaConfig:
-    """Return the configuration of the starter model: 9.0 million parameters with 16,384 tokens."""
-    return LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=shape.width,
-        intermediate_size=shape.inner,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.heads,
-        head_dim=shape.width // shape.heads,
-        max_position_embeddings=length,
-        rms_norm_eps=1e-6,
-        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
-        tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=4,
-    )
-
-
-def create_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
-    """Return a model with random weights, which depend only on the seed."""
-    torch.manual_seed(seed)
-    return LlamaForCausalLM(config)
-
-
 def load_exported(folder: Path) -> LlamaForCausalLM:
-    """Load an exported model for further training."""
+    """Load a model folder for further training."""
     model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model
 
 
-def create_optimisers(model: LlamaForCausalLM, plan: TrainingPlan) -> dict[str, Optimizer]:
-    """Create Muon for the hidden matrices, AdamW for the embedding and the norms; or AdamW for all."""
-    if plan.optimiser == "adamw":
-        betas = (0.9, 0.98)  # few tokens a step: a longer memory
-        return {"adamw": AdamW(model.parameters(), lr=plan.matrix_rate, betas=betas, weight_decay=0.0, fused=True)}
-    hidden = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    norms = [p for p in model.parameters() if p.ndim == 1]
-    embedding = [model.model.embed_tokens.weight]
-    return {
-        "muon": Muon(hidden, lr=plan.matrix_rate, weight_decay=0.05, momentum=0.95),
-        "adamw": AdamW(
-            [{"params": embedding}, {"params": norms}],
-            lr=plan.embedding_rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.0,
-        ),
-    }
+def create_optimiser(model: LlamaForCausalLM, plan: TrainingPlan) -> AdamW:
+    """Create AdamW for all weights."""
+    return AdamW(model.parameters(), lr=plan.rate, betas=_BETAS, weight_decay=0.0, fused=True)
 
 
-def rate(progress: Progress, plan: TrainingPlan) -> float:
+def rate_factor(progress: Progress, plan: TrainingPlan) -> float:
     """Return the factor of the learning rate: rising to 1, constant, then falling to 0 over `decay` tokens.
 
     A run that resumes without optimiser state starts with a low rate again, for a few steps.
@@ -136,14 +79,6 @@ def rate(progress: Progress, plan: TrainingPlan) -> float:
     if progress.resumed:
         rise = min(rise, (progress.step - progress.resumed + 1) / _REFILL)
     return min(rise, (plan.tokens - progress.tokens) / plan.decay) if plan.decay else rise
-
-
-def _set_rates(optimisers: dict[str, Optimizer], factor: float) -> None:
-    """Scale the initial learning rate of every group."""
-    for optimiser in optimisers.values():
-        for group in optimiser.param_groups:
-            group.setdefault("initial_lr", group["lr"])
-            group["lr"] = group["initial_lr"] * factor
 
 
 def batch(rows: U16, step: int, size: int) -> Tensor:
@@ -168,65 +103,51 @@ def _row_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan) -> Tenso
     return next_token_loss(hidden, model.model.embed_tokens.weight, row, weights, hidden.dtype)
 
 
-def _take_step(
-    copy: LowCopy[LlamaForCausalLM], optimisers: dict[str, Optimizer], ids: Tensor, plan: TrainingPlan
-) -> float:
-    """Update once from ids [B, L], row by row to save memory. Return the mean of their losses.
-
-    Each of several processes takes a share of the rows.
-    """
-    total = torch.zeros(())
-    for row in torch.split(ids, 1)[workers.rank() :: workers.count()]:
+def _take_step(copy: LowCopy[LlamaForCausalLM], optimiser: AdamW, ids: Tensor, plan: TrainingPlan) -> float:
+    """Update once from ids [B, L], row by row to save memory. Return the mean of their losses."""
+    total = 0.0
+    for row in torch.split(ids, 1):
         loss = _row_loss(copy.model, row, plan) / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
         copy.move_gradients()
-        total += loss.detach()
-    parameters = list(copy.master.parameters())
-    workers.sum_over_processes([total, *(p.grad for p in parameters if p.grad is not None)])
-    torch.nn.utils.clip_grad_norm_(parameters, plan.clip)
-    for optimiser in optimisers.values():
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        total += float(loss.detach())
+    torch.nn.utils.clip_grad_norm_(copy.master.parameters(), plan.clip)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
     copy.refresh()
-    return float(total)
+    return total
 
 
 def train(
-    config: LlamaConfig,
+    model: LlamaForCausalLM,
     rows: U16,
     plan: TrainingPlan,
     folder: Path,
     report: Callable[[Progress, float], None] = lambda progress, loss: None,
     *,
-    start: Path | None = None,
     stop: Callable[[Progress], bool] = lambda progress: False,
 ) -> LlamaForCausalLM:
     """Train until the budget is spent, resuming from the last checkpoint in `folder` if there is one.
 
-    Otherwise start from the exported model in `start`, or from random weights. `report` is called after every step
-    with its loss. If `stop` is true after a step, a checkpoint is saved and the run can be resumed later.
+    `report` is called after every step with its loss. If `stop` is true after a step, a checkpoint is saved and
+    the run can be resumed later.
     """
-    workers.require_rows(plan.rows_a_step)
-    model = load_exported(start) if start else create_model(config, plan.seed)
-    optimisers = create_optimisers(model, plan)
-    progress = Progress(**checkpoint.load(folder, model, optimisers))
+    optimiser = create_optimiser(model, plan)
+    progress = Progress(**checkpoint.load(folder, model, optimiser))
     model.set_attn_implementation(BLOCKED)
-    copy = LowCopy(model, getattr(torch, plan.low), bits=plan.bits)
-    started, saved = time.process_time() - progress.seconds / workers.count(), time.monotonic()
+    copy = LowCopy(model)
+    started, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:
-        _set_rates(optimisers, rate(progress, plan))
-        ids = batch(rows, progress.step, plan.rows_a_step)
-        loss = _take_step(copy, optimisers, ids, plan)
+        optimiser.param_groups[0]["lr"] = plan.rate * rate_factor(progress, plan)
+        loss = _take_step(copy, optimiser, batch(rows, progress.step, plan.rows_a_step), plan)
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]
-        progress.seconds = (time.process_time() - started) * workers.count()
+        progress.seconds = time.process_time() - started
         report(progress, loss)
-        if workers.any_process(stop(progress)):
+        if stop(progress):
             break
-        if workers.rank() == 0 and time.monotonic() - saved > 60 * plan.checkpoint_minutes:
-            checkpoint.save(folder, model, optimisers, progress)
+        if time.monotonic() - saved > 60 * plan.checkpoint_minutes:
+            checkpoint.save(folder, model, optimiser, progress)
             saved = time.monotonic()
-    if workers.rank() == 0:
-        checkpoint.save(folder, model, optimisers, progress)
-    workers.wait()
+    checkpoint.save(folder, model, optimiser, progress)
     return model

@@ -1,4 +1,4 @@
-"""Beam search and branches find what a naive search finds, in k rows a pass."""
+"""Beam search finds what a naive search finds, in k rows a pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.evaluation.beam_search import beam, branches, mix_rows
+from spd_lsp.evaluation.beam_search import beam, mix_rows
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
@@ -98,30 +98,6 @@ def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_pr
     assert [text(draft.ids) for draft in finished] == likeliest[: len(finished)]
 
 
-@pytest.mark.parametrize("stop", [at_three, never])
-@pytest.mark.parametrize("seed", range(5))
-def test_branches_are_the_likeliest_first_tokens_each_finished_greedily(seed, stop):
-    found = branches(
-        TinyModel(seed, 10), DecodingRequest(PROMPT, stop), Settings(drafts=3, max_tokens=6), lambda: None
-    )
-    expected = []
-    for first in np.argsort(-log_p(seed, (), 10))[:3].tolist():
-        ids = (first,)
-        while len(ids) < 6 and not stop(ids):
-            ids = (*ids, int(np.argmax(log_p(seed, ids, 10))))
-        expected.append(ids)
-    assert {draft.ids for draft in found.best} == set(expected)
-    scores = [draft.score for draft in found.best]
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_finished_branches_leave_the_batch():
-    model = TinyModel(1, 10)
-    found = branches(model, DecodingRequest(PROMPT, at_three), Settings(drafts=8, max_tokens=8), lambda: None)
-    assert found.rows == model.rows == sum(len(draft.ids) - 1 for draft in found.best)
-    assert found.rows < 8 * (found.passes - 1)
-
-
 class Bigrams:
     """Counts that know one thing: 5 follows 4."""
 
@@ -140,10 +116,9 @@ class Bigrams:
         return candidates, self.mix(histories, candidates, p[candidates])
 
 
-@pytest.mark.parametrize("decode", [beam, branches])
-def test_ngrams_speak_of_each_row_by_its_own_history(decode):
+def test_ngrams_speak_of_each_row_by_its_own_history():
     start = DecodingRequest(PROMPT, never, PROMPT, Bigrams())
-    found = decode(TinyModel(2, 10), start, Settings(drafts=10, candidates=3, max_tokens=4), lambda: None)
+    found = beam(TinyModel(2, 10), start, Settings(drafts=10, candidates=3, max_tokens=4), lambda: None)
     after_four = [
         draft.ids[at + 1] for draft in found.best for at in range(len(draft.ids) - 1) if draft.ids[at] == 4
     ]

@@ -80,5 +80,4 @@ def test_passes_and_positions_of_each():
         "best-first": (12, 11),
         "nucleus": (6, 15),
         "beam": (6, 15),
-        "branches": (6, 15),
     }

@@ -30,9 +30,10 @@ def byte_level_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
     return tokenizer
 
 
-def random_llama(size: int) -> LlamaForCausalLM:
-    """A model whose logits differ clearly: its weights are larger than usual."""
-    torch.manual_seed(0)
+def random_llama(size: int, spread: float = 0.2, seed: int = 0) -> LlamaForCausalLM:
+    """A model whose logits differ clearly, unless its weights' spread is the usual one: 0.02."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=size,
         hidden_size=64,
@@ -42,7 +43,7 @@ def random_llama(size: int) -> LlamaForCausalLM:
         num_key_value_heads=2,
         max_position_embeddings=512,
         rope_parameters={"rope_type": "default", "rope_theta": 50_000.0},
-        initializer_range=0.2,
+        initializer_range=spread,
         tie_word_embeddings=True,
     )
     return LlamaForCausalLM(config)

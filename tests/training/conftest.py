@@ -1,4 +1,4 @@
-"""A tiny tokenizer and a tiny shape, so that every step of the recipe runs in a second."""
+"""A tiny tokenizer and a tiny model, so that every step of the recipe runs in a second."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from tokenizers import Tokenizer
-from transformers import LlamaConfig
+from transformers import LlamaForCausalLM
 
-from spd_lsp.training.tokenizer import learn_tokenizer, open_tokenizer, save_tokenizer
-from spd_lsp.training.train import ModelShape, starter_config
+from spd_lsp.training.base_model import MARKS
+from spd_lsp.training.tokenizer import open_tokenizer, save_tokenizer
+from spd_lsp.training.trimming import count_tokens, trim_tokenizer
+from tests.training.base_files import byte_level_tokenizer, random_llama
 
 VOCABULARY = 320
 LENGTH = 48
@@ -20,14 +21,17 @@ LENGTH = 48
 @pytest.fixture(scope="session")
 def sources() -> list[str]:
     """Some real code: this project's own."""
-    folder = Path(__file__).parents[2] / "ngram_builders"
-    return [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
+    root = Path(__file__).parents[2]
+    paths = [path for room in ("ngram_builders", "spd_lsp") for path in sorted((root / room).rglob("*.py"))]
+    return [text for path in paths if (text := path.read_text(encoding="utf-8"))]
 
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(learn_tokenizer(sources, VOCABULARY), folder, LENGTH)
+    old = byte_level_tokenizer(sources, 900)
+    trimmed, _ = trim_tokenizer(old, MARKS, count_tokens(old, sources), VOCABULARY)
+    save_tokenizer(trimmed, folder, LENGTH)
     return folder
 
 
@@ -37,9 +41,9 @@ def tokenizer(tokenizer_folder: Path) -> Tokenizer:
 
 
 @pytest.fixture
-def config() -> LlamaConfig:
-    torch.set_num_threads(1)
-    return starter_config(VOCABULARY, LENGTH, ModelShape(width=16, inner=24, layers=4, heads=4))
+def model() -> LlamaForCausalLM:
+    """A model that knows nothing."""
+    return random_llama(VOCABULARY, spread=0.02)
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ def test_every_listed_package_is_pinned_and_listed_once() -> None:
 
 
 def test_evaluation_packages_are_not_trained_on() -> None:
-    learnt, judged = read_listing(LISTING), read_listing(LISTING.with_name("judged.txt"))
+    learnt, judged = read_listing(LISTING), read_listing(LISTING.with_name("evaluation_packages.txt"))
     assert set(judged) == set(CORPUS_LANGUAGES) - {"python"}
     for language, requirements in judged.items():
         assert len(requirements) == 3

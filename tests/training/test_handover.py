@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import LlamaConfig
+from transformers import LlamaForCausalLM
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import checkpoint
@@ -19,22 +19,23 @@ from spd_lsp.training.recipe import record_plan
 from spd_lsp.training.train import TrainingPlan, train
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
-PLAN = TrainingPlan(tokens=4 * 2 * 48, rows_a_step=2, warm_up=0, low="float32")
+PLAN = TrainingPlan(tokens=4 * 2 * 48, rows_a_step=2, warm_up=0)
 
 
 @pytest.fixture
-def work(config: LlamaConfig, tokenizer_folder: Path, tmp_path: Path) -> Path:
+def work(model: LlamaForCausalLM, tokenizer_folder: Path, tmp_path: Path) -> Path:
     """A work folder after two of four steps."""
     work = tmp_path / "work"
-    train(config, ROWS, PLAN, work / "run", stop=lambda progress: progress.step == 2)
+    train(model, ROWS, PLAN, work / "run", stop=lambda progress: progress.step == 2)
     record_plan(work / "run", PLAN)
     (work / "tokenizer").symlink_to(tokenizer_folder)
+    model.config.save_pretrained(work / "run" / "start")
     (work / "corpus").mkdir()
     (work / "corpus" / "sources.json").write_text("[]")
     return work
 
 
-def test_a_packed_run_can_be_resumed_elsewhere(work: Path, config: LlamaConfig, tmp_path: Path) -> None:
+def test_a_packed_run_can_be_resumed_elsewhere(work: Path, model: LlamaForCausalLM, tmp_path: Path) -> None:
     size = pack_run(work, tmp_path / "run.tar.xz")
     assert size == (tmp_path / "run.tar.xz").stat().st_size < (work / "run" / checkpoint.FULL_FILE).stat().st_size
     unpack_run(tmp_path / "run.tar.xz", tmp_path / "there")
@@ -45,7 +46,7 @@ def test_a_packed_run_can_be_resumed_elsewhere(work: Path, config: LlamaConfig, 
     assert json.loads((there / "run" / "plan.json").read_text()) == asdict(PLAN)
     assert not (there / "corpus").exists()
     steps: list[int] = []
-    train(config, ROWS, PLAN, there / "run", lambda progress, loss: steps.append(progress.step))
+    train(model, ROWS, PLAN, there / "run", lambda progress, loss: steps.append(progress.step))
     assert steps == [3, 4]
 
 

@@ -33,21 +33,21 @@ def random_rows(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(300, size=(6, LENGTH)).astype(np.uint16)
 
 
-def test_a_model_that_recites_its_training_text_is_detected(config: LlamaConfig) -> None:
+def test_a_model_that_recites_its_training_text_is_detected(model: LlamaForCausalLM) -> None:
     rows = random_rows(0)
-    found = measure_memorization(Recites(config, rows), rows, 5, 0)
+    found = measure_memorization(Recites(model.config, rows), rows, 5, 0)
     assert found.prompts == found.continued == len(found.copies) == 5
     assert min(found.copies) >= SHORTEST_COPY
 
 
-def test_a_model_that_has_learnt_nothing_copies_nothing(config: LlamaConfig) -> None:
-    found = measure_memorization(LlamaForCausalLM(config), random_rows(0), 5, 0)
+def test_a_model_that_has_learnt_nothing_copies_nothing(model: LlamaForCausalLM) -> None:
+    found = measure_memorization(model, random_rows(0), 5, 0)
     assert (found.continued, found.copies) == (0, ())
 
 
-def test_copies_of_few_different_tokens_do_not_count(config: LlamaConfig) -> None:
+def test_copies_of_few_different_tokens_do_not_count(model: LlamaForCausalLM) -> None:
     rows = (random_rows(0) % 3).astype(np.uint16)
-    found = measure_memorization(Recites(config, rows), rows, 5, 0)
+    found = measure_memorization(Recites(model.config, rows), rows, 5, 0)
     assert (found.continued, found.copies) == (0, ())
 
 

@@ -18,7 +18,6 @@ from spd_lsp.training.rows import (
     arrange,
     gap_rows,
     group_by_package,
-    order_rows,
     read_packages,
     read_texts,
     write_held_out_rows,
@@ -133,22 +132,3 @@ def test_copyright_comments_are_not_trained_on(tmp_path: Path) -> None:
 def test_files_are_sorted_into_their_packages() -> None:
     paths = [Path("c/b/2.py"), Path("c/a/1.py"), Path("c/b/x/1.py")]
     assert group_by_package(paths, Path("c")) == [[Path("c/a/1.py")], [Path("c/b/2.py"), Path("c/b/x/1.py")]]
-
-
-def test_the_rows_of_a_decay_have_the_share_of_python_that_was_asked_for(
-    tokenizer: Tokenizer, packages: list[Package], tmp_path: Path
-) -> None:
-    capitals = [[SourceFile(file.path.upper(), file.text.upper()) for file in files] for files in packages]
-    path = tmp_path / "rows.npy"
-    counts = write_training_rows([packages, capitals], tokenizer, 300, 7, path)
-    rows, spent = np.load(path), 10
-    order = order_rows(counts, 7, spent, 0.75)
-    assert sorted(order) == list(range(sum(counts))), "every row once"
-    assert list(order[:spent]) == list(range(spent)), "what was learnt stays in place"
-    drawn = [tokenizer.decode(rows[row]) for row in order[spent : spent + 40]]
-    assert sum(any(letter.islower() for letter in text) for text in drawn) == 30
-
-
-def test_a_language_of_which_no_rows_are_left_ends_its_share() -> None:
-    order = order_rows([3, 20], 0, 0, 0.9)
-    assert sorted(order) == list(range(23))

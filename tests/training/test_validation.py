@@ -11,9 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import LlamaConfig
+from transformers import LlamaForCausalLM
 
-from spd_lsp.training.train import create_model
 from spd_lsp.training.validation import HeldOutLoss, bytes_per_token, measure_held_out, measure_texts, sum_losses
 
 
@@ -22,12 +21,11 @@ def test_the_token_widths_of_a_text_add_up_to_its_bytes(tokenizer: Tokenizer, te
     assert bytes_per_token(tokenizer)[tokenizer.encode(text).ids].sum() == len(text.encode())
 
 
-def test_only_the_measured_tokens_count(config: LlamaConfig, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_only_the_measured_tokens_count(model: LlamaForCausalLM, tokenizer: Tokenizer, tmp_path: Path) -> None:
     ids = np.random.default_rng(0).integers(0, 320, size=(3, 20)).astype(np.uint16)
     counted = np.random.default_rng(1).random((3, 20)) < 0.4
     np.save(tmp_path / "gaps.ids.npy", ids)
     np.save(tmp_path / "gaps.measured.npy", counted)
-    model = create_model(config, 0)
 
     nats = tokens = size = 0.0
     for row, wanted in zip(ids, counted, strict=True):
@@ -57,11 +55,11 @@ def test_losses_over_several_sets_count_each_token_once() -> None:
 
 
 def test_texts_are_measured_end_to_end_every_token_but_the_first_of_a_row(
-    config: LlamaConfig, tokenizer: Tokenizer
+    model: LlamaForCausalLM, tokenizer: Tokenizer
 ) -> None:
     texts = ["x = 1\n" * 40, "y = 2\n" * 40]
     tokens = sum(len(tokenizer.encode(text).ids) + 1 for text in texts)
-    found = measure_texts(create_model(config, 0), texts, tokenizer, 48)
+    found = measure_texts(model, texts, tokenizer, 48)
     assert found.tokens == tokens // 48 * 47
     assert found.nats_per_token == pytest.approx(math.log(320), abs=0.3)
     assert 0 < found.bytes < sum(map(len, texts))

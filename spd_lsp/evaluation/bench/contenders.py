@@ -20,15 +20,15 @@ from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bench.clocks import CallTimer, Clocks, Timing, now
 from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.decoders import DECODERS
+from spd_lsp.evaluation.sampling import TOP_P
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
     from spd_lsp.models.base import Engine
 
-HISTORY = 16  # tokens before the drafts that n-grams can reach back to
+_HISTORY = 16  # tokens before the drafts that n-grams can reach back to
 _WITH_NGRAMS = ("superposed", "best-first")
-_TOP_P = 0.9  # of nucleus sampling, as in `evaluation.sampling`
 WHOLE = np.ones(1)
 LLAMA_CPP = "llama.cpp"
 TRANSFORMERS = "transformers"  # how its contenders' names begin
@@ -44,7 +44,6 @@ class BenchSetup:
     tokens: int
     interpolation: Interpolation | None = None
     reader: WeightReader | None = None
-    remarks: tuple[str, ...] = ()  # of the engine, when it was opened
     llama_cpp: LlamaCpp | None = None
 
 
@@ -54,7 +53,7 @@ def clear_cache(model: Engine) -> None:
     model.crop(0)
 
 
-def never_stop(ids: tuple[int, ...]) -> bool:
+def _never_stop(ids: tuple[int, ...]) -> bool:
     """Drafts have their full length."""
     return False
 
@@ -67,7 +66,7 @@ def _run_decoder(name: str, setup: BenchSetup, k: int) -> Timing:
     if name in _WITH_NGRAMS and setup.interpolation is not None:
         # Look-ups before the first step belong to the first tokens.
         ngrams = CallTimer(setup.interpolation, is_active=lambda: model.first_call is not None)
-    start = DecodingRequest(setup.prompt, never_stop, setup.prompt[-HISTORY:], ngrams)
+    start = DecodingRequest(setup.prompt, _never_stop, setup.prompt[-_HISTORY:], ngrams)
     settings = Settings(drafts=k, max_tokens=setup.tokens)
     began = now()
     drafts = DECODERS[name](model, start, settings, lambda: None)
@@ -99,7 +98,7 @@ def _run_greedy(setup: BenchSetup) -> Timing:
 
 
 def _run_transformers(setup: BenchSetup, k: int, **options: Any) -> Timing:
-    """`generate` of transformers, with so many sequences in one batch."""
+    """`generate` of transformers, with this many sequences in one batch."""
     import torch
     from transformers import GenerationConfig
 
@@ -161,7 +160,7 @@ CONTENDERS: dict[str, Callable[[BenchSetup, int], Timing]] = {
     "nucleus": lambda setup, k: _run_decoder("nucleus", setup, k),
     "beam": lambda setup, k: _run_decoder("beam", setup, k),
     "transformers greedy": lambda setup, k: _run_transformers(setup, 1, do_sample=False),
-    "transformers nucleus": lambda setup, k: _run_transformers(setup, k, do_sample=True, top_p=_TOP_P, top_k=0),
+    "transformers nucleus": lambda setup, k: _run_transformers(setup, k, do_sample=True, top_p=TOP_P, top_k=0),
     "transformers beam": lambda setup, k: _run_transformers(setup, k, do_sample=False, num_beams=k),
     LLAMA_CPP: _run_llama_cpp,
     "reading": lambda setup, k: _run_reading(setup),

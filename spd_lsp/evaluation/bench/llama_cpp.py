@@ -38,7 +38,7 @@ class LlamaCpp:
         return describe_library()
 
     def prefill(self, prompt: Sequence[int], rows: int) -> Floats:
-        """Read a prompt into an empty cache for so many rows. Return the logits [V] of its last position."""
+        """Read a prompt into an empty cache for this many rows. Return the logits [V] of its last position."""
         self.library.llama_memory_clear(self.memory, False)
         last = len(prompt) - 1
         for position, token in enumerate(prompt):

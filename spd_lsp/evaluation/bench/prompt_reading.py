@@ -22,9 +22,9 @@ from spd_lsp.evaluation.bench.stages import choose_files
 from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
 from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import Domains
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 
@@ -89,11 +89,12 @@ class CountingTypist:
     """Types in files, and counts what a model would read at each key."""
 
     def __init__(self, tokens: ModelTokenizer, context_tokens: int, *, reads_others: bool = False) -> None:
-        sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
-        live = LiveIndex(IncrementalTokenizer(tokens), **sizes)
+        live = LiveIndex(IncrementalTokenizer(tokens))
         settings = Settings(drafts=1, max_tokens=1, context_tokens=context_tokens, repository_prompt=reads_others)
         self.engine = CountingEngine(tokens.vocab_size, tokens.end_of_text)
-        self.completer = Completer(self.engine, tokens, Domains(None, tokens.fingerprint, {}, live), settings)
+        self.completer = Completer(
+            self.engine, tokens, ServingTables(None, tokens.fingerprint, {}, live), settings
+        )
 
     def show(self, path: Path, text: str) -> None:
         """Open a further file, or change it."""

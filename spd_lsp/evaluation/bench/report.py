@@ -12,7 +12,6 @@ from typing import Any
 
 from spd_lsp.evaluation.bench.clocks import Clocks, Spread, ms_per_token, ratio
 from spd_lsp.evaluation.bench.contenders import LLAMA_CPP, SINGLE
-from spd_lsp.evaluation.bench.editors import DRAFTS
 from spd_lsp.evaluation.bench.prefixes import COLD
 from spd_lsp.evaluation.bench.run import BenchResults, Key
 from spd_lsp.evaluation.bootstrap import Interval
@@ -28,18 +27,10 @@ was read with an empty cache each time. A token: {clock} for one more token of a
 median ratio within a round; where 1 lies between its quartiles, no difference is shown. Superposed drafts look
 up n-grams, the others do not. llama.cpp is called as a library: k rows
 that share the prompt, with keys and values in half precision."""
-_STEPS = """\
-A pass with one superposed position of each request, wall clock. The limit is the time to read the weights and the
-keys and values of each request's prompt once, by the fastest way seen. Top logits: only those that decoding needs
-reach the host."""
-_EDITORS = """\
-Editors that send requests at once, each as soon as it has its answer, after five more typed tokens. Waiting
-requests share a pass, of one row for superposed drafts and k for others; all look up n-grams. The same clock:"""
 _NAMES = {
     "superposed": "superposed decoding",
     "best-first": "best-first, one row a pass",
     "greedy": "greedy, one draft",
-    "branches": "likeliest first tokens, batched",
     "nucleus": "nucleus, batched",
     "beam": "beam search, batched",
     "transformers greedy": "transformers greedy, one draft",
@@ -66,10 +57,6 @@ def bench_report(results: BenchResults) -> Report:
         ),
         "A prompt read again, by what changed since the last request:": _prefix_rows(results, clock),
     }
-    if results.steps:
-        tables[_STEPS] = _step_rows(results)
-    if results.served:
-        tables[_EDITORS] = _editor_rows(results, clock)
     if results.peaks:
         tables["Memory, each in a process of its own:"] = _memory_rows(results)
     parts = [ReportTable(caption, head, rows) for caption, (head, *rows) in tables.items()]
@@ -79,7 +66,7 @@ def bench_report(results: BenchResults) -> Report:
 
 def _facts(results: BenchResults) -> dict[str, str]:
     before, after = results.load
-    facts = {
+    return {
         "model": f"{results.asked['model']}, {results.weights / 1e6:,.1f} MB of weights a token",
         "engine": results.asked["engine"],
         "llama.cpp": results.asked["llama.cpp"],
@@ -87,10 +74,6 @@ def _facts(results: BenchResults) -> dict[str, str]:
         **results.machine,
         "load average": f"{before} before, {after} after",
     }
-    if results.bandwidth:
-        rates = (f"{rate / 1e9:,.0f} GB/s by {name}" for name, rate in results.bandwidth.items())
-        facts["bandwidth"] = ", ".join(rates)
-    return facts
 
 
 def _title(key: Key) -> str:
@@ -171,38 +154,6 @@ def _prefix_rows(results: BenchResults, clock: Clock) -> Rows:
     return rows
 
 
-def _step_rows(results: BenchResults) -> Rows:
-    rows = [["requests", "all logits, ms", "top logits, ms", "device alone, ms", "limit, ms", "limit / device"]]
-    for step in results.steps:
-        limit = step.bytes / max(results.bandwidth.values())
-        columns = (step.all_logits, step.top_logits, step.device)
-        cells = [milliseconds([1e3 * s for s in seconds]) if seconds else "" for seconds in columns]
-        share = f"{limit / median(step.device):.0%}" if step.device else ""
-        rows.append([f"{step.requests}", *cells, f"{1e3 * limit:.3g}", share])
-    return rows
-
-
-def _editor_rows(results: BenchResults, clock: Clock) -> Rows:
-    rows = [
-        ["editors", "decoder", "ms a completion", "completions a second", "times superposed", "requests a pass"]
-    ]
-    ms = {
-        key: [1e3 * clock(one.time) / one.completions for one in rounds] for key, rounds in results.served.items()
-    }
-    for (name, editors), values in ms.items():
-        rows.append(
-            [
-                f"{editors}",
-                "greedy, one draft" if name == "greedy" else f"{_NAMES[name]}, k = {DRAFTS}",
-                milliseconds(values),
-                f"{1e3 / median(values):.0f}",
-                "" if name == "superposed" else times(ratio(values, ms["superposed", editors])),
-                f"{median([one.requests_per_pass for one in results.served[name, editors]]):.1f}",
-            ]
-        )
-    return rows
-
-
 def _memory_rows(results: BenchResults) -> Rows:
     rows = [["", "with the model loaded, MB", "more at most, MB"]]
     for key, (held, peak) in results.peaks.items():
@@ -235,9 +186,6 @@ def _data(results: BenchResults) -> dict[str, Any]:
         "prompt": results.prompt,
         "runs": [{"name": name, "k": k, "rounds": timings} for (name, k), timings in results.runs.items()],
         "prefixes": results.prefixes,
-        "bandwidth": results.bandwidth,
-        "steps": results.steps,
-        "served": [{"name": name, "editors": n, "rounds": rounds} for (name, n), rounds in results.served.items()],
         "peaks": [
             {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in results.peaks.items()
         ],

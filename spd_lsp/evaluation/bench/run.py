@@ -5,12 +5,10 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ngram_builders.errors import UserError
 from spd_lsp.evaluation.bench.clocks import Clocks, Timing
 from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, TRANSFORMERS, BenchSetup, contender_keys
-from spd_lsp.evaluation.bench.editors import SharedRound, time_editors
 from spd_lsp.evaluation.bench.machine import (
     describe_machine,
     held_bytes,
@@ -22,9 +20,6 @@ from spd_lsp.evaluation.bench.machine import (
 from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS, time_prefixes
 from spd_lsp.evaluation.bench.setup import BenchOptions, load_llama_cpp, open_llama_cpp, prepare
 from spd_lsp.progress import ReportProgress
-
-if TYPE_CHECKING:
-    from spd_lsp.evaluation.bench.steps import StepTimes
 
 Key = tuple[str, int]  # a contender's name and its k
 
@@ -40,9 +35,6 @@ class BenchResults:
     prompt: int = 0  # tokens
     runs: dict[Key, list[Timing]] = field(default_factory=dict)
     prefixes: dict[str, list[Clocks]] = field(default_factory=dict)
-    bandwidth: dict[str, float] = field(default_factory=dict)  # bytes a second, by way of reading
-    steps: list[StepTimes] = field(default_factory=list)
-    served: dict[Key, list[SharedRound]] = field(default_factory=dict)
     peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
 
 
@@ -50,16 +42,14 @@ def run_bench(options: BenchOptions, report: ReportProgress) -> BenchResults:
     """Load everything, measure everything."""
     setup = prepare(options, parts=("engine", "transformers", "reading"))
     assert setup.model is not None
-    if options.requests and setup.network is None:
-        raise UserError(f"--requests compares with transformers, which does not read {options.model}")
     assert setup.reader is not None
     setup.llama_cpp, llama_cpp = load_llama_cpp(setup, options)
     results = BenchResults(
         {
-            "model": f"random weights of shape {options.shape}" if options.shape else options.model,
+            "model": options.model,
             "tokens": options.tokens,
             "rounds": options.repeat,
-            "engine": "; ".join([type(setup.model).__name__, *setup.remarks]),
+            "engine": type(setup.model).__name__,
             "llama.cpp": llama_cpp,
         },
         describe_machine(str(setup.model.device)),
@@ -69,14 +59,6 @@ def run_bench(options: BenchOptions, report: ReportProgress) -> BenchResults:
     before = load_average()
     _run_contenders(setup, options, results, report)
     results.prefixes = time_prefixes(setup.model, [*setup.prompt, *setup.prompt[:TYPED_TOKENS]], options.repeat)
-    if options.requests:
-        from spd_lsp.evaluation.bench.steps import time_steps
-
-        results.bandwidth, results.steps = time_steps(
-            setup.model, setup.network, setup.prompt, setup.reader.size, options.requests, options.repeat
-        )
-    if options.editors:
-        results.served = time_editors(setup, options.editors, options.repeat, report)
     if options.memory and results.machine["device"] == "cpu":
         _measure_memory(options, results, report)
     results.load = (before, load_average())

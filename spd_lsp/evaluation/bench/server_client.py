@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ngram_builders.errors import UserError
-from ngram_builders.programs import AWAY
+from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.evaluation.bench.machine import processes_of, processor_seconds, read_proc
 
 
@@ -78,7 +78,7 @@ class ServerClient:
 async def run_server(command: Sequence[str], options: Mapping[str, Any]) -> AsyncIterator[ServerClient]:
     """A server whose model is loaded; columns count characters."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=AWAY)
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=NEUTRAL_CWD)
     client = ServerClient(process)
     listening = asyncio.ensure_future(client.listen())
     try:

@@ -19,7 +19,7 @@ from spd_lsp.models.llama.prepared import read_source
 if TYPE_CHECKING:
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
-    from spd_lsp.ngrams.interpolation import Mixture
+    from spd_lsp.ngrams.mixture import Mixture
 
 _MAX_PROMPT = 512  # tokens
 _MIN_PROMPT = 16
@@ -29,7 +29,7 @@ _MIN_PROMPT = 16
 class BenchOptions:
     """What the user chose."""
 
-    folder: Path  # of the model, or of the tokenizer where the weights are random
+    folder: Path  # of the model
     model: str  # as the user named it
     device: str
     text: str  # its end is the prompt
@@ -38,9 +38,6 @@ class BenchOptions:
     repeat: int
     threads: int
     memory: bool
-    editors: tuple[int, ...] = ()  # how many send requests at once
-    shape: str = ""  # of a model with random weights
-    requests: tuple[int, ...] = ()  # in one pass
 
 
 def prepare(options: BenchOptions, parts: Sequence[str]) -> BenchSetup:
@@ -48,13 +45,12 @@ def prepare(options: BenchOptions, parts: Sequence[str]) -> BenchSetup:
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
     tokens = ModelTokenizer(options.folder)
-    engine, network, remarks = _load_engines(options, parts)
+    engine, network = _load_engines(options, parts)
     if "torch" in sys.modules:  # some engines run without it and use less memory
         sys.modules["torch"].set_num_threads(options.threads)
     reserved = options.tokens + TYPED_TOKENS
     limit = (engine.max_positions if engine else _MAX_PROMPT + reserved) - reserved
-    vocabulary = len(network.get_input_embeddings().weight) if options.shape else tokens.vocab_size
-    prompt = [i % vocabulary for i in tokens.encode(options.text)[-min(_MAX_PROMPT, limit) :]]
+    prompt = tokens.encode(options.text)[-min(_MAX_PROMPT, limit) :]
     if len(prompt) < _MIN_PROMPT:
         raise UserError(
             f"the prompt has {len(prompt)} tokens, at least {_MIN_PROMPT} are needed; name a longer file"
@@ -63,24 +59,19 @@ def prepare(options: BenchOptions, parts: Sequence[str]) -> BenchSetup:
     if "reading" in parts and (network is not None or engine is not None):
         size = weight_bytes(network) if network is not None else _gguf_path(options).stat().st_size
         reader = WeightReader(size, str((network or engine).device))
-    ngrams = _own_ngrams(options, tokens, vocabulary)
-    return BenchSetup(engine, network, tuple(prompt), options.tokens, ngrams, reader, tuple(remarks))
+    ngrams = _own_ngrams(options, tokens)
+    return BenchSetup(engine, network, tuple(prompt), options.tokens, ngrams, reader)
 
 
-def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any, list[str]]:
-    """This project's engine, transformers' network, and the engine's remarks."""
-    if options.shape:
-        from spd_lsp.evaluation.bench.random_model import random_model
-
-        return random_model(options.shape, options.device)
+def _load_engines(options: BenchOptions, parts: Sequence[str]) -> tuple[Any, Any]:
+    """This project's engine, and transformers' network."""
     from spd_lsp.models.load import load
 
-    remarks: list[str] = []
-    engine = load(options.folder, options.device, remarks.append) if "engine" in parts else None
+    engine = load(options.folder, options.device) if "engine" in parts else None
     network = None
     if "transformers" in parts and not read_source(options.folder):
         network = _load_transformers(options, str(engine.device) if engine else "cpu")
-    return engine, network, [line for line in remarks if "runs in " in line]
+    return engine, network
 
 
 def _gguf_path(options: BenchOptions) -> Path:
@@ -125,23 +116,22 @@ def weight_bytes(network: Any) -> int:
     return sum(one.numel() * one.element_size() for one in weights.values())
 
 
-def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer, vocabulary: int) -> Mixture:
+def _own_ngrams(options: BenchOptions, tokens: ModelTokenizer) -> Mixture:
     """N-grams of this package's own code, with the model's built-in tables."""
-    from ngram_builders.ngrams import ORDERS, count_streams, stream
+    from ngram_builders.ngrams import ORDERS, count_streams, with_boundaries
     from ngram_builders.table.reader import Table
     from ngram_builders.table.writer import build_columns
-    from spd_lsp.models.checkpoint.hub import built_in_domains
-    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
+    from spd_lsp.models.checkpoint.hub import built_in_tables
+    from spd_lsp.ngrams.mixture import Mixture
+    from spd_lsp.ngrams.serving_tables import BUILT_IN_WEIGHT
 
     sources = sorted(Path(__file__).parents[2].rglob("*.py"))
     encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sources])
-    streams = [
-        stream(np.array(ids, dtype=np.int64) % vocabulary, tokens.end_of_text % vocabulary) for ids in encoded
-    ]
-    counts = count_streams(streams, orders=ORDERS, vocab_size=vocabulary)
-    built_in = {} if options.shape else built_in_domains(options.folder)
+    streams = [with_boundaries(ids, tokens.end_of_text) for ids in encoded]
+    counts = count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size)
+    built_in = built_in_tables(options.folder)
     tables = [Table.open(path, tokens.fingerprint) for name, path in built_in.items() if name == "python"]
-    pools = [[build_columns(counts, vocabulary)], *([table.columns] for table in tables)]
+    pools = [[build_columns(counts, tokens.vocab_size)], *([table.columns] for table in tables)]
     return Mixture(pools, [1 - BUILT_IN_WEIGHT, *(BUILT_IN_WEIGHT for _ in tables)])
 
 

@@ -20,6 +20,8 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.completer import Completer
+from spd_lsp.decoding.best_first import best_first
+from spd_lsp.decoding.superposed import superpose
 from spd_lsp.evaluation.bench.clocks import Spread
 from spd_lsp.evaluation.bench.machine import children_seconds, load_average
 from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
@@ -36,10 +38,9 @@ STAGES = {
     "normalize_newlines": "context",
     "build_context": "context",
     "prompt": "prompt's ids",
-    "_index_active": "live index",
-    "mixture_for": "tables of the file",
-    "adjusted": "tables of the file",
-    "places": "copies: search",
+    "serve": "live index and tables",
+    "adjusted": "live index and tables",
+    "occurrences": "copies: search",
     "continuations": "copies: texts",
     "rank_candidates": "copies: texts",
     "_matching_names": "names",
@@ -65,6 +66,8 @@ Processor time of a completion while lines are typed in the middle of a file: as
 a dot, a bracket, `=`, a comma and a blank. At first the file's prompt is not in the cache. Parsers run in another
 process."""
 
+_DECODERS = {decode.__name__ for decode in (superpose, best_first)}
+
 
 def stage_of(stack: Sequence[CodeType]) -> str:
     """The stage that runs, from the functions on the stack, the innermost first."""
@@ -72,7 +75,7 @@ def stage_of(stack: Sequence[CodeType]) -> str:
     if not outer:
         return "other"
     called = [code.co_name for code in reversed(stack[:outer])]
-    if called[0] != "run_request":
+    if called[0] not in _DECODERS:
         inside = STAGES.get(called[1]) if called[0] == "make_offer" and called[1:] else None
         return inside or STAGES.get(called[0], "other")
     inner = stack[:outer]

@@ -46,7 +46,7 @@ def record_typing(
     *,
     waits: bool = False,
 ) -> Report:
-    """Type so many keys in each editor, as many in each file; in real time, or waiting for every answer."""
+    """Type this many keys in each editor, as many in each file; in real time, or waiting for every answer."""
     sessions = [asyncio.run(_type_files(editor, files, keys, settings, report, waits)) for editor in EDITORS]
     columns = ["", *(session.editor.name for session in sessions)]
     cells = [_cells(session) for session in sessions]

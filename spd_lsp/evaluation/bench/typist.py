@@ -104,7 +104,7 @@ class Typist:
         self._foreseen = ""  # what the first of them went on with after the last key
 
     async def type(self, before: str, text: str, after: str, keys: int) -> None:
-        """Open the file without a part of it, and type that part, at most so many keys."""
+        """Open the file without a part of it, and type that part, at most this many keys."""
         item = {"uri": self._uri, "languageId": self._language, "version": 1, "text": before + after}
         self._server.notify("textDocument/didOpen", {"textDocument": item})
         self._before, self._drafts, written, last = before, [], 0, self._record.keys + keys

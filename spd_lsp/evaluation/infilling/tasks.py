@@ -57,7 +57,7 @@ def read_tasks(path: Path) -> list[Task]:
         tasks = [Task(*(str(row[name]) for name in _FIELDS)) for row in rows]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} is no file of HumanEval-Infilling ({error!r}); give one of its .jsonl.gz"
+            f"{path} is not a file of HumanEval-Infilling ({error!r}); give one of its .jsonl.gz"
         ) from error
     if not tasks or not all(task.before.endswith("\n") and task.solution.endswith("\n") for task in tasks):
         raise UserError(f"{path} has no gaps of whole lines; give the file of single lines or of multiple lines")

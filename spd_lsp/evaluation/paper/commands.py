@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from spd_lsp.evaluation.paper.setup import (
     prepare_experiment,
     split_repositories,
     tell,
+    track,
 )
 from spd_lsp.evaluation.results import out_option
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.progress import track
 
 experiments = click.Group()  # `spd-lsp eval` lists them beside its own
 
@@ -117,74 +116,23 @@ def _prepare(repos: Sequence[Path], chosen: dict[str, Any], before: int, after: 
     return prepare_experiment(repos, chosen["model"], chosen["device"], before=before, after=after, **sample)
 
 
-def _run_judged(measure: Any, summarise: Any, repos: Sequence[Path], **chosen: Any) -> None:
-    """Write drafts at every passage, judge them, and publish the summary."""
-    drafts, prefix, tokens = (chosen[name] for name in ("drafts", "prefix", "tokens"))
-    setup = _prepare(repos, chosen, prefix, tokens)
-    judge = load_judge(chosen["judge"], chosen["model"], chosen["device"], setup)
-    measured = [
-        measure(setup.writer, judge, passage, k=drafts, prefix=prefix, tokens=tokens)
-        for passage in track(setup.passages, "drafting")
-    ]
-    facts = {**setup.facts, "k": drafts, "tokens a draft": tokens, "judge": chosen["judge"] or chosen["model"]}
-    _publish(summarise(measured, setup.groups, facts), chosen["out"])
-
-
 @experiments.command()
 @_options(*_ON_CODE, _DRAFTS, _number("--tokens", 10, 1, 256, "Length of drafts, in tokens."), _JUDGE)
-def perplexity(repos: Sequence[Path], **chosen: Any) -> None:
+def perplexity(repos: Sequence[Path], drafts: int, prefix: int, tokens: int, judge: str, **chosen: Any) -> None:
     """Perplexity of drafts by rank (tables 1 and 3).
 
-    Beside nucleus sampling, greedy decoding, beam search, and n-grams alone.
+    Beside nucleus sampling, greedy decoding and beam search.
     """
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
-    _run_judged(measure, partial(summarise, k=chosen["drafts"]), repos, **chosen)
-
-
-@experiments.command()
-@_options(*_ON_CODE, _DRAFTS, _number("--tokens", 120, 8, 512, "Length of drafts, in tokens."), _JUDGE)
-def resets(repos: Sequence[Path], **chosen: Any) -> None:
-    """Repetition in long completions, with and without resets (section 5.3)."""
-    from spd_lsp.evaluation.paper.resets import measure, summarise
-
-    _run_judged(measure, partial(summarise, tokens=chosen["tokens"]), repos, **chosen)
-
-
-@experiments.command()
-@_options(*_ON_CODE, _DRAFTS)
-def diversity(repos: Sequence[Path], drafts: int, prefix: int, **chosen: Any) -> None:
-    """Repetition in drafts and Self-BLEU, by length (figure 8)."""
-    from spd_lsp.evaluation.paper.diversity import LENGTHS, measure, summarise
-
-    setup = _prepare(repos, chosen, prefix, max(LENGTHS))
-    measured = [measure(setup.writer, p, k=drafts, prefix=prefix) for p in track(setup.passages, "drafting")]
-    _publish(summarise(measured, setup.groups, {**setup.facts, "k": drafts}), chosen["out"])
-
-
-@experiments.command()
-@_options(*_ON_CODE, _JUDGE)
-def ablations(repos: Sequence[Path], judge: str, **chosen: Any) -> None:
-    """Vary one factor at a time (figures 9 to 11, table 4).
-
-    The factors are the number of drafts, the prefix, the length and the n-gram orders. --prefix is the number of
-    tokens that a passage must have before it.
-    """
-    from spd_lsp.evaluation.paper import ablations as trials
-
-    setup = _prepare(repos, chosen, max(chosen["prefix"], *trials.PREFIXES), max(trials.LENGTHS))
-    judge_model = load_judge(judge, chosen["model"], chosen["device"], setup)
-    writer, splits = setup.writer, setup.splits
-    by_orders = {
-        name: trials.mixtures(splits, writer.tokens.vocab_size, orders)
-        for name, orders in trials.ORDER_SETS.items()
-    }
-    stored = {name: trials.stored_bytes(splits, writer, orders) for name, orders in trials.ORDER_SETS.items()}
+    setup = _prepare(repos, chosen, prefix, tokens)
+    judging = load_judge(judge, chosen["model"], chosen["device"], setup)
     measured = [
-        trials.run_trials(by_orders, writer, judge_model, passage) for passage in track(setup.passages, "drafting")
+        measure(setup.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        for passage in track(setup.passages, "drafting")
     ]
-    facts = {**setup.facts, "judge": judge or chosen["model"]}
-    _publish(trials.summarise(measured, setup.groups, facts, stored), chosen["out"])
+    facts = {**setup.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or chosen["model"]}
+    _publish(summarise(measured, setup.groups, facts, drafts), chosen["out"])
 
 
 @experiments.command()

@@ -17,7 +17,7 @@ import numpy as np
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.evaluation.bootstrap import mean_intervals
-from spd_lsp.evaluation.paper.drafting import DEFAULTS, NUCLEUS, DraftWriter, nucleus_samples
+from spd_lsp.evaluation.paper.drafting import DEFAULTS, NUCLEUS, DraftWriter, continued, nucleus_samples
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
 
@@ -30,7 +30,7 @@ TokenIds = tuple[int, ...]
 
 
 def rest_of_line_ids(tokens: ModelTokenizer, passage: Passage, limit: int) -> str | None:
-    """What follows up to the end of the line, or None if that is nothing or longer than so many tokens."""
+    """What follows up to the end of the line, or None if that is nothing or longer than this many tokens."""
     text = tokens.bytes_of(passage.continuation(limit)).decode(errors="ignore")
     line, newline, _ = text.partition("\n")
     return line.rstrip() if newline and line.strip() else None
@@ -92,7 +92,7 @@ def _finisher(
     @cache
     def finish(beginning: TokenIds, k: int) -> tuple[list[TokenIds], int]:
         settings = replace(DEFAULTS, drafts=k, max_tokens=tokens - _SAMPLED_TOKENS)
-        drafts = superpose(writer.model, start.continued_by(beginning), settings)
+        drafts = superpose(writer.model, continued(start, beginning), settings)
         # The first pass reads the last drawn token, as the sample's own next pass would.
         return [(*beginning, *draft.ids) for draft in drafts.best], _SAMPLED_TOKENS + drafts.passes
 

@@ -6,8 +6,7 @@ Dimensions: K drafts, T tokens of a draft.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,19 +16,20 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
-from spd_lsp.evaluation.quality.arm_runner import UniformModel
 from spd_lsp.evaluation.sampling import sample
-from spd_lsp.ngrams.interpolation import MAX_CONTEXT, Mixture
+from spd_lsp.models.base import Engine
+from spd_lsp.models.logits import log_softmax
+from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture
 from spd_lsp.settings import Settings
 
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
 NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
 DEFAULTS = Settings()
-REPOSITORY_WEIGHT = 0.7
+_REPOSITORY_WEIGHT = 0.7
 
-SPD_PAPER = "SPD, paper's formula"
-SPD_LINEAR = "SPD, linear n-grams"
+_SPD_PAPER = "SPD, paper's formula"
+_SPD_LINEAR = "SPD, linear n-grams"
 REAL_TEXT = "the real text"
 
 
@@ -41,10 +41,9 @@ class Method:
     decoder: str
     settings: Settings = DEFAULTS
     ngrams: bool = False
-    without_model: bool = False  # n-grams alone
 
     def settings_for(self, k: int, tokens: int) -> Settings:
-        """The settings for k drafts of so many tokens."""
+        """The settings for k drafts of this many tokens."""
         return replace(self.settings, drafts=k, max_tokens=tokens)
 
 
@@ -52,35 +51,23 @@ METHODS = (
     Method("nucleus", "nucleus", NUCLEUS),
     Method("greedy", "greedy"),
     Method("beam", "beam"),
-    Method("n-grams alone", "greedy", ngrams=True, without_model=True),
     Method("SPD without n-grams", "superposed"),
     Method(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
-    Method(SPD_PAPER, "superposed", PAPER, ngrams=True),
-    Method(SPD_LINEAR, "superposed", ngrams=True),
+    Method(_SPD_PAPER, "superposed", PAPER, ngrams=True),
+    Method(_SPD_LINEAR, "superposed", ngrams=True),
     Method("nucleus, linear n-grams", "nucleus", NUCLEUS, ngrams=True),
     Method("greedy, linear n-grams", "greedy", ngrams=True),
     Method("beam, linear n-grams", "beam", ngrams=True),
 )
 
 
-class DraftReader(Model, Protocol):
-    """A model that also scores whole drafts."""
-
-    def score_drafts(self, drafts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return the log-probability of each token of each draft after the prompt."""
-
-
 @dataclass(slots=True)
 class DraftWriter:
     """A model that continues passages by any method."""
 
-    model: DraftReader
+    model: Engine
     tokens: ModelTokenizer
     mixtures: dict[str, Mixture]  # repository -> the n-grams of its other files
-    uniform: UniformModel = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.uniform = UniformModel(self.tokens.vocab_size)
 
     def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> DecodingRequest:
         """The decoder's input at a passage; drafts end at their length only."""
@@ -89,9 +76,9 @@ class DraftWriter:
         return DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
 
     def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> DecodingResult:
-        """Write k drafts of so many tokens, best first; samples in the order drawn."""
+        """Write k drafts of this many tokens, best first; samples in the order drawn."""
         start, settings = self.start(passage, prefix, ngrams=method.ngrams), method.settings_for(k, tokens)
-        return decode(self.uniform if method.without_model else self.model, method, start, settings)
+        return decode(self.model, method, start, settings)
 
 
 def decode(model: Model, method: Method, start: DecodingRequest, settings: Settings) -> DecodingResult:
@@ -99,6 +86,18 @@ def decode(model: Model, method: Method, start: DecodingRequest, settings: Setti
     if method.decoder == "nucleus":
         return nucleus_samples(model, start, settings)
     return DECODERS[method.decoder](model, start, settings, lambda: None)
+
+
+def continued(start: DecodingRequest, ids: tuple[int, ...]) -> DecodingRequest:
+    """Return the request that remains once these tokens are written."""
+    return DecodingRequest(
+        [*start.prompt, *ids],
+        lambda more: start.stop((*ids, *more)),
+        [*start.history, *ids],
+        start.interpolation,
+        allowed=lambda more: start.allowed((*ids, *more)),
+        text_of=lambda more: start.text_of((*ids, *more)),
+    )
 
 
 def nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
@@ -114,7 +113,7 @@ def mixtures_by_repository(
     return {
         split.name: Mixture(
             [[split.columns(vocab_size)], *([columns] for columns, _ in built_in)],
-            [REPOSITORY_WEIGHT, *(weight for _, weight in built_in)],
+            [_REPOSITORY_WEIGHT, *(weight for _, weight in built_in)],
         )
         for split in splits
     }
@@ -124,7 +123,7 @@ def mixtures_by_repository(
 class Judge:
     """A model that scores drafts by how likely it finds them, with its own tokenizer."""
 
-    model: DraftReader
+    model: Engine
     tokens: ModelTokenizer
     same_tokenizer: bool  # as the drafts'
 
@@ -135,8 +134,7 @@ class Judge:
         prompt, texts = list(prefix), [list(draft) for draft in drafts]
         if not self.same_tokenizer:
             prompt, texts = self.translate(drafted, prefix, drafts)
-        self.model.prefill(prompt, lambda: None)
-        return [-logp for logp in self.model.score_drafts(texts)]
+        return [-logp for logp in _score_drafts(self.model, prompt, texts)]
 
     def translate(
         self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
@@ -174,3 +172,18 @@ def matched_tokens(draft: Sequence[int], truth: Sequence[int]) -> int:
     """The number of tokens before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2"""
     pairs = zip(draft, truth, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(truth)))
+
+
+def _score_drafts(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    """log p of each token of each draft after a prompt, all drafts in one forward pass."""
+    first = model.prefill(prompt)
+    longest = max(len(draft) for draft in drafts) - 1  # the logits after a draft's last token are not needed
+    rest = np.empty((len(drafts), 0, len(first)), first.dtype)  # [N, T, V]
+    if longest > 0:
+        # Shorter drafts are padded on the right, where none of their own tokens attends.
+        padded = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
+        rest = model.forward_ids(padded, model.prompts[-1].cache.select_rows([0] * len(drafts)))
+    return [
+        log_softmax(np.concatenate([first[None], after[: len(draft) - 1]]))[np.arange(len(draft)), list(draft)]
+        for draft, after in zip(drafts, rest, strict=True)
+    ]

@@ -128,7 +128,7 @@ def trace_passages(
 def trace_passage(
     network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float
 ) -> tuple[Trace, list[list[Tensor]]]:
-    """Follow one passage for so many timesteps; also return sum_i gamma_i f(z_i) by timestep and layer."""
+    """Follow one passage for this many timesteps; also return sum_i gamma_i f(z_i) by timestep and layer."""
     beams, cache = Beams.start(network, prompt, k, temperature)
     embed = network.get_input_embeddings()
     cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:2]}

@@ -16,7 +16,7 @@ import numpy as np
 
 from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.ngrams import ORDERS, count_streams, with_boundaries
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import language_of
@@ -69,7 +69,7 @@ class RepositorySplit:
 def split_repository(
     folder: Path, tokens: ModelTokenizer, *, examples: int, before: int, after: int, seed: int = 0
 ) -> RepositorySplit:
-    """Draw passages with so many tokens before and after them, evenly from the held-out files.
+    """Draw passages with this many tokens before and after them, evenly from the held-out files.
 
     A text that occurs twice counts once, so that no passage is also counted.
     """
@@ -90,7 +90,7 @@ def split_repository(
     return RepositorySplit(
         folder.resolve().name,
         _draw_passages(folder.resolve(), with_passages, examples, before, after, rng),
-        [stream(ids, tokens.end_of_text) for ids in encoded[held_out:]],
+        [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]],
     )
 
 

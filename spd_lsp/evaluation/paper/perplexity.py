@@ -1,4 +1,4 @@
-"""Perplexity of drafts by rank against nucleus, greedy, beam and n-grams alone (table 1; table 3: other models).
+"""Perplexity of drafts by rank against nucleus, greedy and beam (table 1; table 3: other models).
 
 The paper judges drafts of Llama-2-7B by Llama-2-70B. A judge that is the drafting model itself favours what that
 model likes, greedy and beam most of all; so the same judge is also given the repository's n-grams, and beside
@@ -22,13 +22,11 @@ from spd_lsp.evaluation.paper.drafting import (
     REAL_TEXT,
     DraftWriter,
     Judge,
-    Method,
     matched_tokens,
     nats_with_ngrams,
 )
 from spd_lsp.evaluation.paper.passages import Passage
 from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
-from spd_lsp.ngrams.interpolation import Mixture
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
 
@@ -52,18 +50,13 @@ def measure(
     k: int,
     prefix: int,
     tokens: int,
-    methods: Sequence[Method] = METHODS,
-    judge_ngrams: Mixture | None = None,
 ) -> dict[str, DraftScores]:
-    """Write k drafts by each method, and judge them all in one pass, the real text among them.
-
-    The judge's n-grams are the writer's unless others are given.
-    """
+    """Write k drafts by each method, and judge them all in one pass, the real text among them."""
     ids, truth = passage.prefix(prefix), passage.continuation(tokens)
-    drafts = {method.name: writer.write(method, passage, k=k, prefix=prefix, tokens=tokens) for method in methods}
+    drafts = {method.name: writer.write(method, passage, k=k, prefix=prefix, tokens=tokens) for method in METHODS}
     texts = {REAL_TEXT: [truth]} | {name: [list(d.ids) for d in written.best] for name, written in drafts.items()}
     judged = iter(judge.nats(writer.tokens, ids, [text for of_method in texts.values() for text in of_method]))
-    mixture = (judge_ngrams or writer.mixtures.get(passage.repository)) if judge.same_tokenizer else None
+    mixture = writer.mixtures.get(passage.repository) if judge.same_tokenizer else None
     scores = {}
     for name, of_method in texts.items():
         nats = [next(judged) for _ in of_method]

@@ -5,22 +5,25 @@ Slow imports are made late: `--help` lists commands without torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import bundled_domains, locate
-from spd_lsp.progress import track
+from spd_lsp.models.checkpoint.hub import bundled_tables, locate
 
 if TYPE_CHECKING:
     from ngram_builders.table.format import Columns
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper.drafting import DraftWriter, Judge
     from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
+
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class ExperimentSetup:
     def groups(self) -> list[tuple[str, str]]:
         """The cluster of each passage."""
         return [passage.group for passage in self.passages]
+
+
+def track(items: Iterable[Item], stage: str, total: int | None = None) -> Iterator[Item]:
+    """Yield the items one by one, with a bar. total: of items without a length."""
+    with click.progressbar(items, length=total, label=stage, file=sys.stderr) as bar:
+        yield from bar
 
 
 def prepare_experiment(
@@ -88,9 +97,9 @@ def split_repositories(
 def _built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[tuple[Columns, float]]:
     """The Python counts shipped with the starter, with their weight; none for other models."""
     from ngram_builders.table.reader import Table
-    from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT
+    from spd_lsp.ngrams.serving_tables import BUILT_IN_WEIGHT
 
-    tables = bundled_domains(model, folder)
+    tables = bundled_tables(model, folder)
     return [
         (Table.open(path, tokens.fingerprint).columns, BUILT_IN_WEIGHT)
         for language, path in tables.items()

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from ngram_builders.arrays import Floats
 from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.completer import Completer, CompletionModel
 from spd_lsp.completion.context import CompletionShape, build_context
@@ -28,71 +25,18 @@ from spd_lsp.completion.offer import (
     offer_alone,
 )
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
-from spd_lsp.evaluation.beam_search import beam
+from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
-from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES, Surroundings
-from spd_lsp.evaluation.sampling import NucleusOptions, nucleus
-from spd_lsp.ngrams.interpolation import Domains, Mixture, adjusted
+from spd_lsp.evaluation.quality.lexeme_index import Surroundings, find_copies
+from spd_lsp.ngrams.mixture import Mixture, adjusted
 from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 
 
 def _never_cancelled() -> None:
     """Nothing cancels an evaluation's requests."""
-
-
-class UniformModel:
-    """No language model: every token is equally likely, so that n-grams alone decide."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.logits = np.zeros(vocab_size, dtype=np.float32)  # [V]
-        self.max_positions = 1 << 20
-        self.device = "none"
-
-    def prefill(self, ids: Sequence[int], check: Callable[[], None] = _never_cancelled) -> Floats:
-        """Return the logits [V]."""
-        return self.logits
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Return the logits [V]."""
-        return self.logits
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Return the logits of each row [N, V]."""
-        return np.broadcast_to(self.logits, (len(rows), len(self.logits)))
-
-    def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Return the logits [V]."""
-        return self.logits
-
-
-@dataclass(frozen=True, slots=True)
-class UnmixedModel:
-    """Reads the best draft's token alone instead of the mixture: an ablation of superposition."""
-
-    model: Model
-
-    def prefill(self, ids: Sequence[int], check: Callable[[], None] = _never_cancelled) -> Floats:
-        """Read the prompt."""
-        return self.model.prefill(ids, check)
-
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read the token with the largest weight."""
-        return self.model.step(*_heaviest(ids, weights))
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read the token with the largest weight of each row."""
-        return self.model.step_rows([_heaviest(*row) for row in rows], parents)
-
-    def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Read a draft's last token."""
-        return self.model.read_draft(draft)
-
-
-def _heaviest(ids: Sequence[int], weights: Floats) -> tuple[list[int], Floats]:
-    return [ids[int(np.argmax(weights))]], np.ones(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +84,9 @@ class ArmRunner:
 
     def __init__(self, model: CompletionModel, tokens: ModelTokenizer, settings: Settings) -> None:
         self.model = model
-        self.uniform = UniformModel(tokens.vocab_size)
         self.tokens = tokens
         self.settings = settings
-        self.completer = Completer(model, tokens, Domains(None, tokens.fingerprint, {}), settings)
+        self.completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint, {}), settings)
 
     def request(
         self, source: str, cursor: int, language: str, shape: CompletionShape | None = "line"
@@ -168,7 +111,7 @@ class ArmRunner:
     ) -> ArmResult:
         """Complete with one arm; decoding, n-gram look-ups and ranking are timed.
 
-        `around` is what text baselines know; without it they know nothing.
+        `around` is what copies are made from; without it there are none.
         """
         settings = dataclasses.replace(self.settings, **arm.settings)
         wall = time.perf_counter()
@@ -177,37 +120,25 @@ class ArmRunner:
         inputs = self._inputs(arm, request, mixture, settings)
         if ARM_KINDS[arm.kind].is_text:
             drafts = DecodingResult([], passes=0, longest=0)
-            offer = _offer_texts(arm, inputs, around, settings)
+            offer = _offer_copies(inputs, around, settings)
         else:
-            drafts = self._decode(arm, request.texts.request(mixture), settings)
+            start = request.texts.request(mixture)
+            drafts = DECODERS[arm.decoder](self.model, start, settings, _never_cancelled)
             offer = _offer_drafts(arm, drafts, inputs, settings)
         wall = time.perf_counter() - wall
         cpu = time.process_time() - cpu
         costs = drafts.passes, drafts.rows, drafts.longest, 1000 * wall, 1000 * cpu
-        candidates = offer.candidates
-        document = request.document
-        candidates = keep_parseable(candidates, document.text, request.cursor, document.language, len(candidates))
+        most = len(offer.candidates)
+        candidates = keep_parseable(offer.candidates, request.document, request.cursor, most)
         return ArmResult(offer.completions, *costs, candidates)
 
     def _inputs(self, arm: Arm, request: ArmRequest, mixture: Mixture | None, settings: Settings) -> OfferInputs:
         """What the product would know here."""
         document, cursor, texts = request.document, request.cursor, request.texts
-        places = texts.places(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
+        occurrences = texts.occurrences(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
         names = partial(document.matching_names, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
-        return OfferInputs(document, cursor, texts, places, names, weights)
-
-    def _decode(self, arm: Arm, start: DecodingRequest, settings: Settings) -> DecodingResult:
-        kind, options = ARM_KINDS[arm.kind], arm.baseline_settings
-        model: Model = self.uniform if kind.without_model else self.model
-        if kind.unmixed:
-            model = UnmixedModel(model)
-        if "length_penalty" in options:
-            return beam(model, start, settings, _never_cancelled, options["length_penalty"])
-        if options:
-            sampling = NucleusOptions(options.get("top_p", 0.9), options.get("draw_temperature", 1.0))
-            return nucleus(model, start, settings, _never_cancelled, sampling)
-        return DECODERS[arm.decoder](model, start, settings, _never_cancelled)
+        return OfferInputs(document, cursor, texts, occurrences, names, weights)
 
 
 def _offer_drafts(arm: Arm, drafts: DecodingResult, inputs: OfferInputs, settings: Settings) -> Offer:
@@ -218,11 +149,11 @@ def _offer_drafts(arm: Arm, drafts: DecodingResult, inputs: OfferInputs, setting
     return offer_alone(scored_texts, inputs, settings.drafts)
 
 
-def _offer_texts(arm: Arm, inputs: OfferInputs, around: Surroundings | None, settings: Settings) -> Offer:
-    """What a text baseline proposes, trimmed as drafts are."""
+def _offer_copies(inputs: OfferInputs, around: Surroundings | None, settings: Settings) -> Offer:
+    """What followed the longest match of the text left of the cursor, trimmed as drafts are."""
     if around is None:
         return Offer([])
-    find = TEXT_BASELINES[arm.decoder]
     most = settings.drafts
-    texts = find(around, inputs.document.text, inputs.cursor, 4 * most)
+    left = inputs.document.text[: inputs.cursor]
+    texts = find_copies([around.own, around.package], left, around.removed, 4 * most)
     return offer_alone([(text, -1.0 - n) for n, text in enumerate(texts)], inputs, most)

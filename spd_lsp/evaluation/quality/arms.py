@@ -1,16 +1,14 @@
 """Arms: the decoders that are compared, each with its settings and what its n-grams know.
 
 An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], such as `superposed`, `beam:drafts=5@built-in` or
-`superposed:interpolation=paper:temperature=0.1@none`. Several values make a grid: `nucleus:top_p=0.9/0.95` are two
-arms. Baselines have settings that the product lacks: `nucleus:top_p=0.95:draw_temperature=0.4` and
-`beam:length_penalty=0.5`.
+`superposed:interpolation=paper:temperature=0.1@none`. Several values make a grid: `nucleus:temperature=0.6/0.8`
+are two arms.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +16,11 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, PRIORS, Prior
-from spd_lsp.evaluation.quality.text_baselines import TEXT_BASELINES
+from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS, Prior
 from spd_lsp.settings import Settings, invalid_reason
 
 FULL: Prior = "repository+file"  # what the product knows in an indexed repository
-_ORACLE_DRAFTS = 20  # of the beam search that says how much the model could find at all
 
-# Settings that only baselines have, with their bounds.
-_BASELINE_SETTINGS: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    "nucleus": {"top_p": (0.01, 1.0), "draw_temperature": (0.01, 10.0)},
-    "beam": {"length_penalty": (0.0, 2.0)},
-}
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
@@ -39,9 +30,7 @@ class ArmKind:
 
     decoder: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    without_model: bool = False  # n-grams alone
-    unmixed: bool = False  # of several last tokens only the best draft's is read
-    is_text: bool = False  # one of TEXT_BASELINES, which know neither model nor n-grams
+    is_text: bool = False  # knows neither model nor n-grams
     as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
 
 
@@ -57,10 +46,7 @@ ARM_KINDS: dict[str, ArmKind] = {
         "superposed",
         {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"},
     ),
-    "unmixed": ArmKind("superposed", unmixed=True),
-    "no-lm": ArmKind("superposed", without_model=True),
-    "oracle": ArmKind("beam", {"drafts": _ORACLE_DRAFTS}),
-    **{name: ArmKind(name, is_text=True) for name in TEXT_BASELINES},
+    "copy": ArmKind("copy", is_text=True),
 }
 
 
@@ -70,9 +56,8 @@ class Arm:
 
     label: str  # as it is written, with its prior
     kind: str
-    prior: Prior
+    prior: str
     settings: Mapping[str, Any]
-    baseline_settings: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def decoder(self) -> str:
@@ -82,7 +67,7 @@ class Arm:
     @property
     def types_lines(self) -> bool:
         """Whether lines are typed with it: that takes many completions, so only with what the product knows."""
-        return self.prior in ("file", FULL, DEPENDENCIES)
+        return self.prior in ("file", FULL)
 
     @property
     def family(self) -> str:
@@ -93,14 +78,13 @@ class Arm:
 def parse_arms(texts: Sequence[str], priors: Sequence[str]) -> list[Arm]:
     """Parse arms, each once; one without a prior gets each of `priors` that it can have.
 
-    Without a model, n-grams are needed. Baselines that know neither read the repository and the file.
+    Baselines that know neither model nor n-grams read the repository and the file.
     """
     arms: dict[str, Arm] = {}
     for text in itertools.chain.from_iterable(map(_expand_grid, texts)):
         for labelled in [text] if "@" in text else [f"{text}@{prior}" for prior in priors]:
             arm = parse_arm(labelled)
-            kind = ARM_KINDS[arm.kind]
-            if arm.prior == FULL or not (kind.is_text or (kind.without_model and arm.prior == "none")):
+            if arm.prior == FULL or not ARM_KINDS[arm.kind].is_text:
                 arms.setdefault(arm.label, arm)
     return list(arms.values())
 
@@ -123,28 +107,18 @@ def parse_arm(text: str) -> Arm:
         raise UserError(f"arm {text!r}: unknown decoder {kind!r}; choose one of {', '.join(ARM_KINDS)}")
     if prior not in PRIORS:
         raise UserError(f"arm {text!r}: unknown prior {prior!r}; choose one of {', '.join(PRIORS)} after @")
-    settings, baseline_settings = dict(ARM_KINDS[kind].settings), {}
+    settings = dict(ARM_KINDS[kind].settings)
     for option in options:
         name, _, value = option.partition("=")
-        if name in _BASELINE_SETTINGS.get(kind, {}):
-            baseline_settings[name] = _parse_bounded(text, name, value, *_BASELINE_SETTINGS[kind][name])
-        else:
-            settings[name] = _parse_setting(text, name, value)
-    return Arm(text, kind, next(one for one in PRIORS if one == prior), settings, baseline_settings)
-
-
-def _parse_bounded(arm: str, name: str, value: str, low: float, high: float) -> float:
-    number = float(value) if _NUMBER.fullmatch(value) else math.nan
-    if not low <= number <= high:
-        raise UserError(f"arm {arm!r}: {name} must be from {low:g} to {high:g}, not {value!r}")
-    return number
+        settings[name] = _parse_setting(text, name, value)
+    return Arm(text, kind, next(one for one in PRIORS if one == prior), settings)
 
 
 def _parse_setting(arm: str, name: str, value: str) -> int | float | str:
     """A setting of the product, in its type."""
     fields = {field.name: field for field in dataclasses.fields(Settings)}
     if name not in fields or name in ("decoder", "model", "device"):
-        raise UserError(f"arm {arm!r}: {name!r} is no setting of a decoder; see the settings in editors/README.md")
+        raise UserError(f"arm {arm!r}: {name!r} is not a decoder setting; see the settings in editors/README.md")
     wanted = type(fields[name].default)
     parsed: int | float | str = value
     if wanted in (int, float) and _NUMBER.fullmatch(value):

@@ -32,7 +32,7 @@ LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
 PRIMARY = (LINE_START, AFTER_TRIGGER)
 LENGTH_BINS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
 _MAX_TARGET_TOKENS = 24
-DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
+_DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
 _RANDOM_BYTE_SHARE = 0.6  # of the files have a random-byte example: 20 % of the other three strata
 _FILE_CHARACTERS = range(200, 200_001)  # files of other sizes have no examples
 
@@ -121,7 +121,7 @@ def _read_package(folder: Path) -> PackageFiles:
 def sample_examples(
     packages: Sequence[PackageFiles],
     seed: int = 0,
-    files: int = DEFAULT_FILES,
+    files: int = _DEFAULT_FILES,
     languages: Sequence[str] = ("python",),
 ) -> list[Example]:
     """Sample at most one example of each stratum from a file, and at most `files` files from a package.

@@ -11,86 +11,85 @@ exactly the table of the other files. Knows ids and texts, no models.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from ngram_builders.arrays import Ints
-from ngram_builders.dependencies.project import find_packages
-from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, source_files
-from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, stream
+from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, with_boundaries
 from ngram_builders.registry.domains import DEFAULT_WEIGHT
-from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import Columns
-from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SearchedTexts, build_suffix_array, join_backwards
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
-from spd_lsp.evaluation.quality.lexeme_index import LexemeIndex
+from spd_lsp.evaluation.quality.lexeme_index import LexemeIndex, Surroundings
 from spd_lsp.evaluation.quality.similarity import NEAR_DUPLICATE, identifiers, jaccard
-from spd_lsp.evaluation.quality.text_baselines import Surroundings
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.interpolation import BUILT_IN_WEIGHT, Mixture
+from spd_lsp.ngrams.mixture import Mixture
+from spd_lsp.ngrams.serving_tables import BUILT_IN_WEIGHT
 
-Prior = Literal["none", "built-in", "file", "repository", "repository+file", "dependencies"]
-PRIORS: tuple[Prior, ...] = ("none", "built-in", "file", "repository", "repository+file", "dependencies")
-DEPENDENCIES: Prior = "dependencies"  # those of "repository+file", and the installed packages that it imports
+Prior = Literal["none", "built-in", "file", "repository", "repository+file"]
+PRIORS: tuple[Prior, ...] = ("none", "built-in", "file", "repository", "repository+file")
 LINE_SEEN = ("in another file", "in the same file", "new")
 
 
+@dataclass(frozen=True, slots=True)
+class AddedTable:
+    """A table of other code, with its weight beside what is known of a package."""
+
+    name: str
+    weight: float
+    columns: Sequence[Columns]
+    texts: Sequence[SearchedTexts] = ()
+
+    @property
+    def label(self) -> str:
+        """Example: `django=0.3`"""
+        return f"{self.name}={self.weight:g}"
+
+
 class PackageNgrams:
-    """The counts of a whole package, and the built-in tables."""
+    """The counts of a whole package, the built-in tables, and others to be compared."""
 
     def __init__(
         self,
         package: PackageFiles,
         tokens: ModelTokenizer,
         built_in: dict[str, Path],
-        *,
-        dependencies: bool = False,
+        added: Sequence[AddedTable] = (),
     ) -> None:
-        """`dependencies`: whether the installed packages that it imports are counted, too."""
-        self.folder = package.folder
+        self.added = added
         self.tokens = tokens
         self.incremental = IncrementalTokenizer(tokens)
         self.files = package.files
         encoded = tokens.encode_batch([file.text for file in package.files])
-        self.streams = [stream(ids, tokens.end_of_text) for ids in encoded]
+        self.streams = [with_boundaries(ids, tokens.end_of_text) for ids in encoded]
         self.columns = build_columns(self.count(self.streams), tokens.vocab_size)
         self.texts = build_suffix_array([ids[1:-1] for ids in self.streams], tokens.end_of_text, tokens.vocab_size)
         self.identifiers = [identifiers(file.text) for file in package.files]
         self.lines = [_stripped_lines(file.text) for file in package.files]
         self.files_with_line = Counter(line for lines in self.lines for line in lines)
         self.built_in = {language: Table.open(path, tokens.fingerprint) for language, path in built_in.items()}
-        self.dependencies = list(self.count_dependencies(package.folder)) if dependencies else []
 
     @cached_property
     def lexemes(self) -> LexemeIndex:
         """The lexemes of all files."""
         return LexemeIndex([file.text for file in self.files])
 
-    def count_dependencies(self, folder: Path) -> Iterator[Columns]:
-        """Count each installed package that the package under test imports."""
-        for package in find_packages(folder):
-            texts = [read_source_text(file.path)[0] for file in source_files(package)]
-            if encoded := self.tokens.encode_batch([text for text in texts if text]):
-                streams = [stream(ids, self.tokens.end_of_text) for ids in encoded]
-                yield build_columns(self.count(streams), self.tokens.vocab_size)
-
     def count(self, streams: Sequence[Ints]) -> Run:
         """Count the n-grams of some streams."""
         return count_streams(streams, orders=ORDERS, vocab_size=self.tokens.vocab_size)
 
-    def without(self, file: PackageFile, order_weights: OrderWeights | None = None) -> HeldOutNgrams:
-        """What the other files know of this one, with fitted order weights if given."""
-        return HeldOutNgrams(self, file, self.near_duplicates(file), order_weights)
+    def without(self, file: PackageFile) -> HeldOutNgrams:
+        """What the other files know of this one."""
+        return HeldOutNgrams(self, file, self.near_duplicates(file))
 
     def near_duplicates(self, file: PackageFile) -> list[int]:
         """The indices of files with the same or nearly the same identifiers, the file itself among them."""
@@ -105,22 +104,22 @@ class PackageNgrams:
 class HeldOutNgrams:
     """What is known of one file without the file itself."""
 
-    def __init__(
-        self, package: PackageNgrams, file: PackageFile, removed: Sequence[int], order_weights: OrderWeights | None
-    ) -> None:
+    def __init__(self, package: PackageNgrams, file: PackageFile, removed: Sequence[int]) -> None:
         """`removed`: the indices of the files that are not counted."""
         self.package = package
         self.file = file
         self.removed = removed
         self.texts = SearchedTexts(package.texts, frozenset(removed))
-        self.order_weights = order_weights
         counts = package.count([package.streams[i] for i in removed])
         self.repository = [package.columns, build_columns(negate(counts), package.tokens.vocab_size)]
         self.encoded = package.incremental.encode(file.text)
         self.removed_lines = Counter(line for i in removed for line in package.lines[i])
 
-    def mixtures(self, example: Example, *, right: bool = True) -> dict[Prior, Mixture | None]:
-        """The n-grams of each prior at an example; `right`: whether the text right of the cursor is counted."""
+    def mixtures(self, example: Example, *, right: bool = True) -> dict[str, Mixture | None]:
+        """The n-grams of each prior at an example, and of all that is known with each added table, by its label.
+
+        `right`: whether the text right of the cursor is counted.
+        """
         table = self.package.built_in.get(closest_language(self.file.language, self.package.built_in) or "")
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
         streams = self._streams_around(example, right)
@@ -128,28 +127,24 @@ class HeldOutNgrams:
         texts = replace(self.texts, added=join_backwards(streams))
         own = ("file", [file], DEFAULT_WEIGHT)
         known = [("repository", self.repository, DEFAULT_WEIGHT), own, *built_in]
-        packages = [("dependency", [columns], DEPENDENCY_WEIGHT) for columns in self.package.dependencies]
+        added = {
+            one.label: self._mixture([*known, (one.name, one.columns, one.weight)], texts, *one.texts)
+            for one in self.package.added
+        }
         return {
+            **added,
             "none": None,
             "built-in": self._mixture(built_in),
             "file": self._mixture([own, *built_in]),
             "repository": self._mixture([("repository", self.repository, DEFAULT_WEIGHT), *built_in], self.texts),
             "repository+file": self._mixture(known, texts),
-            DEPENDENCIES: self._mixture([*known, *packages], texts),
         }
 
     def surroundings(self, example: Example) -> Surroundings:
-        """The texts that baselines know at an example."""
-        package, text, folder = self.package, self.file.text, PurePosixPath(self.file.name).parent
-        known = [file for i, file in enumerate(package.files) if i not in self.removed]
-        return Surroundings(
-            self.file,
-            package.folder,
-            package.lexemes,
-            self.removed,
-            LexemeIndex([text[: example.line_start], text[example.line_end :]], package.lexemes.vocabulary),
-            [file.text for file in known if PurePosixPath(file.name).parent == folder],
-        )
+        """The texts that copies are made from at an example."""
+        text, lexemes = self.file.text, self.package.lexemes
+        own = LexemeIndex([text[: example.line_start], text[example.line_end :]], lexemes.vocabulary)
+        return Surroundings(lexemes, self.removed, own)
 
     def _mixture(
         self, pools: Sequence[tuple[str, Sequence[Columns], float]], *texts: SearchedTexts
@@ -158,8 +153,7 @@ class HeldOutNgrams:
         if not pools:
             return None
         names, columns, weights = zip(*pools, strict=True)
-        mixture = Mixture(columns, weights, names, texts=texts)
-        return mixture.with_order_weights(self.order_weights) if self.order_weights else mixture
+        return Mixture(columns, weights, names, texts=texts)
 
     def _streams_around(self, example: Example, right: bool) -> list[Ints]:
         """The file's ids without the example's line, in two pieces, as the server counts an open document."""

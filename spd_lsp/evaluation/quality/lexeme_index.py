@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -74,6 +75,15 @@ class LexemeIndex:
             return rest
         rest = rest.lstrip()
         return rest[len(begun) :] if rest.startswith(begun) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The texts of a package without the file under test and its near duplicates, and that file without a line."""
+
+    package: LexemeIndex
+    removed: Collection[int]  # texts of the package that are not known
+    own: LexemeIndex  # of the text above the line and of that below
 
 
 def find_copies(indexes: Sequence[LexemeIndex], before: str, without: Collection[int], most: int) -> list[str]:

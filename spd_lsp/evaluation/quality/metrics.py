@@ -6,13 +6,11 @@ metric is a pair (part, whole): its mean over examples is the sum of the parts o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spd_lsp.completion.offer import Completion, CompletionResult
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
-from spd_lsp.evaluation.quality.code_lines import LEXEME
 
 _NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
 
@@ -35,16 +33,9 @@ def matched_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
     return float(max((len(draft) for draft in drafts[:k] if target.startswith(draft)), default=0)), len(target)
 
 
-def first_token(drafts: Sequence[str], target: str, k: int) -> Pair:
-    """Whether one of the first k begins with the target's first code token."""
-    wanted = LEXEME.search(target)
-    starts = (LEXEME.search(draft) for draft in drafts[:k])
-    return float(wanted is not None and any(start and start.group() == wanted.group() for start in starts)), 1.0
-
-
-def distinct(drafts: Sequence[str], target: str, k: int) -> Pair:
-    """The number of distinct drafts among the first k, up to white space, of k."""
-    return float(len({" ".join(draft.split()) for draft in drafts[:k]})), float(k)
+def keystrokes_saved(drafts: Sequence[str], target: str, k: int) -> Pair:
+    """Keystrokes that accepting the best of the first k saves, of those that typing the target takes."""
+    return float(max(_best_to_accept(drafts[:k], target)[0], 0)), len(target)
 
 
 def _number_shown(drafts: Sequence[str], target: str, k: int) -> Pair:
@@ -56,34 +47,15 @@ METRICS: Mapping[str, Metric] = {
     "EM": exact_match,
     "ES": best_similarity,
     "matched": matched_ratio,
-    "first token": first_token,
-    "distinct": distinct,
     "shown": _number_shown,
 }
 
 
-def _common_prefix(first: str, second: str) -> int:
-    pairs = zip(first, second, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
-
-
-@functools.lru_cache(maxsize=100_000)  # arms often write the same draft
 def edit_similarity(first: str, second: str) -> float:
     """1 - Levenshtein distance / the longer length, as in RepoCoder. Example: `abc`, `abd` -> 2/3"""
-    longest = max(len(first), len(second))
-    return 1 - levenshtein(first, second) / longest if longest else 1.0
+    from rapidfuzz.distance import Levenshtein
 
-
-def levenshtein(first: str, second: str) -> int:
-    """The least number of insertions, deletions and replacements that turn one text into the other."""
-    same = _common_prefix(first, second)
-    first, second = first[same:], second[same:]
-    row = list(range(len(second) + 1))
-    for i, a in enumerate(first, 1):
-        diagonal, row[0] = row[0], i
-        for j, b in enumerate(second, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
-    return row[-1]
+    return Levenshtein.normalized_similarity(first, second)
 
 
 @dataclass(frozen=True, slots=True)

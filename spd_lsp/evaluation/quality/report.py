@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spd_lsp.evaluation.bootstrap import RESAMPLES
-from spd_lsp.evaluation.quality.leaks import LeakCheck
 from spd_lsp.evaluation.quality.statistics import ArmCost, Results, metric_names
 from spd_lsp.evaluation.quality.store import Record
 from spd_lsp.evaluation.report_writer import Panel, Report, markdown_table, percent, points
@@ -33,7 +32,7 @@ Method: prompt, context, n-grams, stop rule and ranking are the product's; a com
 those of decoding, n-gram look-ups and ranking of one completion. EM: exact match. ES: edit similarity,
 1 - Levenshtein distance / longer length. matched: characters of the longest draft that is a prefix of the target,
 of all characters. KS: keystrokes saved when lines are typed (a character, accepting, and a step down the list cost
-1 each), with so many requests a line. In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples
+1 each), with this many requests a line. In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples
 of packages and of files within them. Differences are paired; bold ones have an interval that excludes zero.
 Samplers draw once at each example."""
 
@@ -41,7 +40,6 @@ Samplers draw once at each example."""
 def quality_report(
     results: Results,
     facts: Mapping[str, Any],
-    checks: Sequence[LeakCheck],
     shown: RandomExamples = _TWELVE,
 ) -> Report:
     """Build the tables, the figure, and all numbers by slice."""
@@ -59,8 +57,8 @@ def quality_report(
         "results",
         f"Decoders compared on {len(results.records):,} examples",
         facts,
-        [*_parts(results, slices, facts, checks, shown)],
-        {"leaks": checks, "slices": data},
+        [*_parts(results, slices, facts, shown)],
+        {"slices": data},
         _panels(results, next(iter(slices.values()))) if slices else (),
     )
 
@@ -69,7 +67,6 @@ def _parts(
     results: Results,
     slices: Mapping[str, Sequence[Record]],
     facts: Mapping[str, Any],
-    checks: Sequence[LeakCheck],
     shown: RandomExamples,
 ) -> Iterator[str]:
     yield _METHOD.format(max_tokens=facts.get("max_tokens", 24), resamples=f"{RESAMPLES:,}")
@@ -79,9 +76,6 @@ def _parts(
             yield _slice_table(results, records)
         else:
             yield from _primary_parts(results, records)
-    yield "## Leak checks"
-    rows = [[check.check, check.subject, check.verdict, check.text] for check in checks]
-    yield markdown_table([["check", "package", "verdict", "found"], *rows])
     if shown.number:
         yield f"## {shown.number} random examples (seed {shown.seed})"
         yield from _random_examples(results, next(iter(slices.values()), ()), shown)
@@ -101,7 +95,7 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
 
 def _main_table(results: Results, records: Sequence[Record]) -> str:
     k = results.k
-    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}", f"first token@{k}", f"distinct@{k}"]
+    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
     scores = [results.scores(name, records) for name in names]
     saved = {score.arm: percent(score.value) for score in results.keystrokes_saved(records)}
     requests = {arm: f"{number:.1f}" for arm, number in results.requests(records).items()}

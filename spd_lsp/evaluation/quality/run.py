@@ -17,18 +17,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmResult, ArmRunner
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles, sample_examples
-from spd_lsp.evaluation.quality.held_out_ngrams import DEPENDENCIES, HeldOutNgrams, PackageNgrams
-from spd_lsp.evaluation.quality.leaks import LeakCheck, check_leaks
+from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable, HeldOutNgrams, PackageNgrams
+from spd_lsp.evaluation.quality.leaks import refuse_leaks
 from spd_lsp.evaluation.quality.metrics import type_line
 from spd_lsp.evaluation.quality.store import Record, ResultStore
-from spd_lsp.models.checkpoint.hub import STARTER, bundled_domains, locate
+from spd_lsp.models.checkpoint.hub import STARTER, bundled_tables, locate, shipped_settings
+from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.load import load
 from spd_lsp.progress import ReportProgress
 from spd_lsp.settings import Settings
@@ -48,7 +48,6 @@ class RunOptions:
     max_tokens: int = 24
     left_only: bool = False
     language: Sequence[str] = ("python",)
-    training: Sequence[Path] = ()
     out: Path = Path("eval-quality")
 
 
@@ -61,7 +60,7 @@ class QualityRun:
     examples: Sequence[Example]
     tokens: ModelTokenizer
     folder: Path  # of the model
-    leak_checks: Sequence[LeakCheck]
+    trained_on: str  # a sentence for the report
     store: ResultStore
     runner: ArmRunner
     report: ReportProgress
@@ -69,21 +68,20 @@ class QualityRun:
     @property
     def facts(self) -> dict[str, Any]:
         """What it takes to reproduce the results."""
-        return _facts_of(self.options, self.packages, self.folder)
+        return _facts_of(self.options, self.packages, self.folder) | {"trained on": self.trained_on}
 
     def primary_examples(self, limit: int | None = None) -> Sequence[Example]:
         """The first examples of the primary strata."""
         return [example for example in self.examples if example.stratum in PRIMARY][:limit]
 
-    def package_ngrams(self, package: PackageFiles, *, dependencies: bool = False) -> PackageNgrams:
-        """Count a package's n-grams; the starter's built-in tables stand beside them, and its dependencies'."""
-        built_in = bundled_domains(self.options.model, self.folder)
-        return PackageNgrams(package, self.tokens, built_in, dependencies=dependencies)
+    def package_ngrams(self, package: PackageFiles, added: Sequence[AddedTable] = ()) -> PackageNgrams:
+        """Count a package's n-grams; the starter's built-in tables stand beside them, and those added."""
+        return PackageNgrams(package, self.tokens, bundled_tables(self.options.model, self.folder), added)
 
-    def held_out_ngrams(self, *, dependencies: bool = False) -> HeldOut:
+    def held_out_ngrams(self) -> HeldOut:
         """A function from a file to what the others know of it; a package is counted once."""
         packages = {package.name: package for package in self.packages}
-        counts = cache(lambda name: self.package_ngrams(packages[name], dependencies=dependencies))
+        counts = cache(lambda name: self.package_ngrams(packages[name]))
         return lambda file: counts(file.package).without(file)
 
     def measure(
@@ -93,8 +91,7 @@ class QualityRun:
 
         The lines of the first `typed` primary examples are also typed. `held_out` replaces `held_out_ngrams`.
         """
-        dependencies = any(arm.prior == DEPENDENCIES for arm in arms)
-        held_out = held_out or self.held_out_ngrams(dependencies=dependencies)
+        held_out = held_out or self.held_out_ngrams()
         primary = [example.key for example in examples if example.stratum in PRIMARY]
         typed_keys = frozenset(primary[:typed])
         stored = {record["key"]: record for record in self.store.records()}
@@ -191,27 +188,26 @@ def open_run(
     report: ReportProgress,
     tell: Callable[[str], None],
     *,
-    refuse_leaks: bool = True,
+    may_leak: bool = False,
 ) -> QualityRun:
-    """Sample examples, refuse leaks, load the model."""
+    """Sample examples, refuse packages that the model was trained on unless they may leak, load the model."""
     examples = sample_examples(packages, options.seed, options.files, options.language)
     folder = locate(options.model, tell)
     tokens = ModelTokenizer(folder)
     store = ResultStore(options.out, _facts_of(options, packages, folder))
-    checks = _refuse_leaks(packages, tokens, folder, options.training, report) if refuse_leaks else ()
-    settings = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
+    trained_on = "not compared" if may_leak else refuse_leaks(packages, folder)
+    chosen = Settings(drafts=options.drafts, max_tokens=options.max_tokens)
+    made_for: dict[str, Any] = dict(shipped_settings(options.model, folder))
+    settings = dataclasses.replace(chosen, **made_for)
     runner = ArmRunner(load(folder, options.device, tell), tokens, settings)
-    return QualityRun(options, packages, examples, tokens, folder, checks, store, runner, report)
+    return QualityRun(options, packages, examples, tokens, folder, trained_on, store, runner, report)
 
 
 def _facts_of(options: RunOptions, packages: Sequence[PackageFiles], folder: Path) -> dict[str, Any]:
     """What decides the results of an example; results with other facts are not mixed with these."""
-    weights = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        weights.update(path.read_bytes())
     return {
         "model": options.model,
-        "weights": weights.hexdigest()[:16],
+        "weights": _weights_digest(folder),
         "packages": ", ".join(package.name for package in packages),
         "seed": options.seed,
         "k": options.drafts,
@@ -221,16 +217,10 @@ def _facts_of(options: RunOptions, packages: Sequence[PackageFiles], folder: Pat
     }
 
 
-def _refuse_leaks(
-    packages: Sequence[PackageFiles],
-    tokens: ModelTokenizer,
-    folder: Path,
-    training: Sequence[Path],
-    report: ReportProgress,
-) -> list[LeakCheck]:
-    """Run the leak checks; raise UserError for a leak."""
-    checks = check_leaks(packages, tokens, folder, training, lambda done, total: report("leaks", done, total))
-    leaks = [f"{check.subject}: {check.check}, {check.text}" for check in checks if check.verdict == "leak"]
-    if leaks:
-        raise UserError(f"the model was trained on code under test ({'; '.join(leaks)}); leave these out")
-    return checks
+def _weights_digest(folder: Path) -> str:
+    """The first digits of a SHA-256 digest of a model's weights."""
+    gguf = read_source(folder)
+    weights = hashlib.sha256()
+    for path in [Path(gguf.path)] if gguf else sorted(folder.glob("*.safetensors")):
+        weights.update(path.read_bytes())
+    return weights.hexdigest()[:16]

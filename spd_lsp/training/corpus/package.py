@@ -85,5 +85,5 @@ def _open_archive(archive: Path) -> tarfile.TarFile:
     if archive.suffix != ".deb":
         return tarfile.open(archive, "r|*")
     command = [programs.find_program("dpkg-deb") or "/usr/bin/dpkg-deb", "--fsys-tarfile", str(archive.absolute())]
-    finished = subprocess.run(command, capture_output=True, check=True, cwd=programs.AWAY)
+    finished = subprocess.run(command, capture_output=True, check=True, cwd=programs.NEUTRAL_CWD)
     return tarfile.open(fileobj=io.BytesIO(finished.stdout))

@@ -9,7 +9,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, SINGLE, BenchSetup, contender_keys
 from spd_lsp.evaluation.bench.machine import MAX_MATRIX_BYTES, WeightReader
 from spd_lsp.evaluation.bench.setup import BenchOptions, _own_ngrams, load_llama_cpp, prepare, weight_bytes
-from spd_lsp.models.self_test import MAX_DIVERGENCE, kl_divergence
+from spd_lsp.models.self_test import kl_divergence
 from tests.conftest import STARTER, STARTER_FILE, TinyModel
 
 TEXT = "import os\n\n\ndef main(path):\n    for name in os.listdir(path):\n        print(name)\n"
@@ -75,7 +75,7 @@ def test_the_engine_and_transformers_hold_the_same_weights(setup):
     with torch.inference_mode():
         theirs = setup.network(input_ids=ids).logits[0, -1].float().numpy()
     ours = setup.model.prefill(setup.prompt)
-    assert kl_divergence(ours[None], theirs[None]) < MAX_DIVERGENCE
+    assert kl_divergence(ours[None], theirs[None]) < 1e-2
 
 
 def test_the_limit_reads_as_many_bytes_as_the_weights_take(setup):
@@ -102,9 +102,7 @@ def test_input_embeddings_that_serve_nothing_else_are_not_read_for_a_token():
 
 def test_ngrams_know_this_packages_own_code():
     tokens = ModelTokenizer(STARTER)
-    mixture = _own_ngrams(
-        BenchOptions(STARTER, "starter", "cpu", TEXT, (1,), 2, 1, 1, False), tokens, tokens.vocab_size
-    )
+    mixture = _own_ngrams(BenchOptions(STARTER, "starter", "cpu", TEXT, (1,), 2, 1, 1, False), tokens)
     ids = tokens.encode("from spd_lsp.settings import Settings, UserError")
     assert mixture([ids[:-1]], np.array(ids[-1:]))[0, 0] > 0
 

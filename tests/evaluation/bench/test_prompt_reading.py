@@ -27,7 +27,7 @@ FORMATS = {one.name: one for one in FILL_FORMATS}
 def tokenizer(folder, fill_format):
     """The starter's vocabulary with the special tokens of a format, chosen by the model's type."""
     chosen = FORMATS.get(fill_format)
-    marks = [] if chosen is None else [*chosen.marks, *chosen.beside]
+    marks = [] if chosen is None else [*chosen.marks, *chosen.family_tokens]
     marks += sorted(chosen.repository.marks) if chosen and chosen.repository else []
     extended = Tokenizer.from_file(str(STARTER / "tokenizer.json"))
     extended.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])

@@ -8,7 +8,6 @@ import pytest
 
 from spd_lsp.evaluation.bench.clocks import Clocks, Timing
 from spd_lsp.evaluation.bench.contenders import contender_keys
-from spd_lsp.evaluation.bench.editors import SharedRound
 from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, bench_report
 from spd_lsp.evaluation.bench.run import BenchResults
 from spd_lsp.evaluation.report_writer import save
@@ -30,10 +29,6 @@ def found() -> BenchResults:
         noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)
         result.runs[name, k] = [run_of(SECONDS.get(name, 0.03) * factor) for factor in noise]
     result.prefixes = {"cold": [Clocks(0.8, 0.8)] * 4, "+5 tokens": [Clocks(0.1, 0.1)] * 4}
-    result.served = {
-        ("superposed", 8): [SharedRound(32, Clocks(4, 3.2), 7.5)] * 4,
-        ("beam", 8): [SharedRound(32, Clocks(8, 6.4), 7.5)] * 4,
-    }
     result.peaks = {("beam", 3): (500_000_000, 700_000_000)}
     return result
 
@@ -77,29 +72,10 @@ def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
     assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
 
 
-def test_it_tells_how_many_completions_editors_get_that_ask_at_once(found):
-    text = bench_report(found).markdown()
-    line = next(line for line in text.splitlines() if line.startswith("| 8 | beam search"))
-    assert [cell.strip() for cell in line.strip("|").split("|")][2:] == [
-        "200.0 (200.0 to 200.0)",
-        "5",
-        "2.00 (2.00 to 2.00)",
-        "7.5",
-    ]
-    found.served = {}
-    assert "Editors" not in bench_report(found).markdown()
-
-
 def test_the_object_holds_every_round(found):
     plain = json.loads(bench_report(found).json())["data"]
     assert {len(one["rounds"]) for one in plain["runs"]} == {4}
     assert plain["runs"][0]["rounds"][0]["rest"]["cpu"] > 0
-
-
-def test_it_writes_a_file_by_its_ending(found, tmp_path):
-    for name in ("bench.md", "bench.json"):
-        save(bench_report(found), tmp_path / name)
-        assert (tmp_path / name).stat().st_size > 100
 
 
 def test_it_draws_time_by_k(found, tmp_path):

@@ -29,7 +29,7 @@ def test_every_stage_is_one_that_a_completion_enters():
 
 def test_a_sample_counts_for_what_the_completion_has_called():
     complete, prefill = Completer.complete.__code__, type(load(STARTER)).prefill.__code__
-    build, decode = (SimpleNamespace(co_name=name, co_filename="") for name in ("build_context", "run_request"))
+    build, decode = (SimpleNamespace(co_name=name, co_filename="") for name in ("build_context", "superpose"))
     query = SimpleNamespace(co_name="mix", co_filename=f"{stages._ROOT}/ngram_builders/table/kernel.py")
     innermost: list[tuple[list[Any], str]] = [
         ([build], "context"),

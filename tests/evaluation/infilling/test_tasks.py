@@ -50,8 +50,8 @@ def test_a_task_knows_its_problem_and_how_much_is_missing(tmp_path: Path):
     ("rows", "reason"),
     [
         ([], "no gaps of whole lines"),
-        ([{"task_id": "1"}], "no file of HumanEval-Infilling"),
-        (["text"], "no file of HumanEval-Infilling"),
+        ([{"task_id": "1"}], "not a file of HumanEval-Infilling"),
+        (["text"], "not a file of HumanEval-Infilling"),
         ([ROW | {"prompt": "def f():\n    ret"}], "no gaps of whole lines"),
         ([ROW | {"prompt": None}], "no gaps of whole lines"),
     ],
@@ -63,7 +63,7 @@ def test_another_file_is_refused_with_a_reason(tmp_path: Path, rows: list[object
 
 def test_what_is_no_archive_is_refused(tmp_path: Path):
     (tmp_path / "tasks").write_text("text")
-    with pytest.raises(UserError, match="no file of HumanEval-Infilling"):
+    with pytest.raises(UserError, match="not a file of HumanEval-Infilling"):
         read_tasks(tmp_path / "tasks")
 
 

@@ -44,9 +44,9 @@ def passages(tokens: ModelTokenizer) -> list[Passage]:
 
 @pytest.fixture(scope="module")
 def writer(tokens: ModelTokenizer, passages: list[Passage]) -> DraftWriter:
-    from ngram_builders.ngrams import stream
+    from ngram_builders.ngrams import with_boundaries
 
-    split = RepositorySplit("shop", passages, [stream(tokens.encode(CODE), tokens.end_of_text)])
+    split = RepositorySplit("shop", passages, [with_boundaries(tokens.encode(CODE), tokens.end_of_text)])
     return DraftWriter(load(STARTER, "cpu"), tokens, mixtures_by_repository([split], tokens.vocab_size))
 
 
@@ -73,16 +73,6 @@ def test_drafts_have_the_length_asked_for(method: Method, writer: DraftWriter, p
 
 def test_the_paper_asks_at_its_own_numbers() -> None:
     assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
-
-
-def test_ngrams_alone_follow_the_counts(
-    writer: DraftWriter, passages: list[Passage], tokens: ModelTokenizer
-) -> None:
-    method = next(method for method in METHODS if method.without_model)
-    at = len(tokens.encode(CODE + "def total(order,"))
-    passage = Passage("shop", "order.py", tuple(tokens.encode(CODE * 2)), at)
-    found = writer.write(method, passage, k=1, prefix=16, tokens=4)
-    assert tokens.bytes_of(found.best[0].ids).decode().startswith(" tax):\n")
 
 
 def test_a_judge_reads_each_draft_after_the_same_prefix(writer: DraftWriter, passages: list[Passage]) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ngram_builders.ngrams import ORDERS, count_streams, stream
+from ngram_builders.ngrams import ORDERS, count_streams, with_boundaries
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
-from spd_lsp.models.checkpoint.hub import built_in_domains
-from spd_lsp.ngrams.interpolation import Mixture
+from spd_lsp.models.checkpoint.hub import built_in_tables
+from spd_lsp.ngrams.mixture import Mixture
 from tests.conftest import STARTER
-from tests.ngram_builders.dependencies.projects import install_python
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def tokens():
 
 
 def table_of(texts, tokens):
-    streams = [stream(ids, tokens.end_of_text) for ids in tokens.encode_batch(texts)]
+    streams = [with_boundaries(ids, tokens.end_of_text) for ids in tokens.encode_batch(texts)]
     return build_columns(count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size), tokens.vocab_size)
 
 
@@ -75,32 +74,12 @@ def test_the_file_itself_counts_but_for_the_examples_line(repository, tokens):
 
 def test_built_in_tables_serve_their_language(repository, tokens):
     (package,) = read_packages([repository])
-    prior = PackageNgrams(package, tokens, built_in_domains(STARTER))
+    prior = PackageNgrams(package, tokens, built_in_tables(STARTER))
     example = sample_examples([package])[0]
     found = prior.without(source_named(package, example.file)).mixtures(example)
     assert found["built-in"].names == ("built-in",)
     assert found["file"].names == ("file", "built-in")
     assert found["repository+file"].names == ("repository", "file", "built-in")
-
-
-def test_installed_packages_that_are_imported_are_counted_where_asked_for(repository, tokens):
-    text = "def open_till(drawer):\n    return drawer.unlock()\n" * 3
-    install_python(repository / ".venv", "till", "1.0", "till/__init__.py", text=text)
-    install_python(repository / ".venv", "unused", "1.0", "unused/__init__.py", text=text)
-    (repository / "shop.py").write_text("import till\n\n\ndef buy(item):\n    till.open_till(item)\n" * 9)
-    (package,) = read_packages([repository])
-    example = sample_examples([package])[0]
-    source = source_named(package, example.file)
-    without = PackageNgrams(package, tokens, {}).without(source).mixtures(example)
-    assert without["dependencies"].names == without["repository+file"].names == ("repository", "file")
-    found = PackageNgrams(package, tokens, {}, dependencies=True).without(source).mixtures(example)
-    assert found["dependencies"].names == ("repository", "file", "dependency")
-    assert found["repository+file"].names == ("repository", "file")
-    *history, token = tokens.encode("    return drawer.unlock")
-    known, unknown = (
-        found[name]([history], np.array([token]))[0, 0] for name in ("dependencies", "repository+file")
-    )
-    assert known > 0.1 > unknown
 
 
 def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):

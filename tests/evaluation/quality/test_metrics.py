@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from spd_lsp.completion.offer import Completion
 from spd_lsp.evaluation.quality.metrics import (
     best_similarity,
-    distinct,
     edit_similarity,
     exact_match,
-    first_token,
-    levenshtein,
     matched_ratio,
     type_line,
 )
+from spd_lsp.extras import remedy_for
 
 DRAFTS = ["foo(a)", "foo(b)", "bar"]
 
@@ -31,32 +29,17 @@ def test_edit_similarity_is_of_the_best_of_k():
     assert best_similarity(["xyz", "abd"], "abc", 2) == (pytest.approx(2 / 3), 1)
     assert edit_similarity("", "") == 1
     assert edit_similarity("", "ab") == 0
+    assert edit_similarity("abc", "abd") == pytest.approx(2 / 3)
+    assert edit_similarity("flaw", "lawn") == 0.5  # one letter goes, one comes
+
+
+def test_without_rapidfuzz_one_is_told_how_to_install_it():
+    assert "spd-lsp[bench]" in remedy_for("rapidfuzz")
 
 
 def test_matched_counts_only_drafts_that_can_be_taken_as_they_are():
     assert matched_ratio(["foo(x)", "fo"], "foo(y)", 2) == (2, 6)
     assert matched_ratio(["foo(x)", "fo"], "foo(y)", 1) == (0, 6)
-
-
-def test_the_first_token_is_a_word_or_a_sign():
-    assert first_token(["self.x"], "self.y", 1) == (1, 1)
-    assert first_token(["selfish"], "self.y", 1) == (0, 1)
-    assert first_token([" (a"], "(b", 1) == (1, 1)
-    assert first_token([], "a", 3) == (0, 1)
-
-
-def test_distinct_is_of_k():
-    assert distinct(["a  b", "a b"], "x", 3) == (1, 3)
-
-
-@given(st.text("ab", max_size=7), st.text("ab", max_size=7))
-def test_the_distance_is_levenshteins(first, second):
-    def plain(a, b):
-        if not a or not b:
-            return len(a) + len(b)
-        return min(plain(a[1:], b) + 1, plain(a, b[1:]) + 1, plain(a[1:], b[1:]) + (a[0] != b[0]))
-
-    assert levenshtein(first, second) == plain(first, second)
 
 
 def offered(*texts: str) -> list[Completion]:

@@ -1,0 +1,1 @@
+"""How good next edits are, on the history of repositories."""

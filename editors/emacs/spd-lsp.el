@@ -1,7 +1,15 @@
-;;; spd-lsp.el --- spd-lsp in Emacs through eglot or lsp-mode  -*- lexical-binding: t; -*-
+;;; spd-lsp.el --- Local code completion through eglot or lsp-mode  -*- lexical-binding: t; -*-
+
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "25.1"))
+;; Keywords: convenience, languages
+
+;;; Commentary:
 
 ;; Load this file, then use M-x eglot or M-x lsp in a source file, and C-M-i to complete.  Eglot runs one server per
 ;; buffer: in the modes below, spd-lsp replaces any other.  In lsp-mode it runs beside others.
+
+;;; Code:
 
 (defvar spd-lsp-options '(:drafts 3)
   "The server's settings.  A project's .dir-locals.el may only change a few of them.")

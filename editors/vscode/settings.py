@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME, related_languages
 from spd_lsp.settings import Settings
 
 MANIFEST = Path(__file__).parent / "package.json"
@@ -30,8 +30,9 @@ OWN: dict[str, dict[str, Any]] = {
         "scope": "machine",
         "markdownDescription": (
             'Command that starts spd-lsp, such as `["/home/me/venv/bin/spd-lsp"]`. Empty: the first that is found '
-            "in the chosen Python environment, `.venv`, the PATH, the tools of uv and pipx, and the extension's "
-            "own environment. A program inside an open folder is only run if the folder is trusted."
+            "in the chosen Python environment, `.venv`, the PATH, the tools of uv and pipx, `~/.venvs/spd-lsp`, "
+            "and the extension's own environment. A program inside an open folder is only run if the folder is "
+            "trusted."
         ),
     },
     "spd-lsp.serverAddress": {
@@ -39,7 +40,8 @@ OWN: dict[str, dict[str, Any]] = {
         "default": "",
         "scope": "machine",
         "markdownDescription": (
-            "Unix socket or `HOST:PORT` of a running server to connect to with `spd-lsp connect`. "
+            "Unix socket of a running server to connect to with `spd-lsp connect`, on another machine if "
+            "`#spd-lsp.serverCommand#` goes through ssh. "
             "Empty: start a server."
         ),
     },
@@ -73,9 +75,10 @@ def properties_of(sections: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def activation_events() -> list[str]:
-    """An event for each language whose files are source code, in the order of the table of languages."""
+    """An event for each language whose files are source code, under every name that editors have for it."""
     languages = (*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values())
-    return [f"onLanguage:{language}" for language in dict.fromkeys(languages)]
+    names = (name for language in languages for name in (language, *sorted(related_languages(language))))
+    return [f"onLanguage:{name}" for name in dict.fromkeys(names)]
 
 
 def restricted(properties: dict[str, Any]) -> list[str]:

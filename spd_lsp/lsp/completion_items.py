@@ -15,7 +15,9 @@ from pygls.capabilities import get_capability
 
 from spd_lsp.completion.offer import Completion
 
+ACCEPTED = "spd-lsp.accepted"  # the command that counts what was accepted
 MAX_LABEL_CHARS = 60  # menus cut longer labels wherever they like
+_MAX_CHARS_BESIDE_DETAILS = 40  # VS Code has room for no more and "48 %", and cuts that first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class ItemCapabilities:
     markdown: bool = False
     one_line_only: bool = False  # it corrupts or drops all but the first line of plain text
     ghost_text: bool = False
+    asks_again: bool = False  # once it is told that a longer ghost text is ready
+    label_details: bool = False  # it shows them at the right end of an item's row
 
     @classmethod
     def of(cls, params: types.InitializeParams) -> ItemCapabilities:
@@ -39,7 +43,15 @@ class ItemCapabilities:
             markdown=types.MarkupKind.Markdown in ((item and item.documentation_format) or ()),
             one_line_only=bool(params.client_info and params.client_info.name == "Neovim"),
             ghost_text=get_capability(params.capabilities, "text_document.inline_completion") is not None,
+            asks_again=_is_experimental(params, "spdLonger"),
+            label_details=bool(item and item.label_details_support),
         )
+
+
+def _is_experimental(params: types.InitializeParams, name: str) -> bool:
+    """Whether a client has a capability that is this server's own."""
+    experimental = params.capabilities.experimental
+    return isinstance(experimental, dict) and experimental.get(name) is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +92,29 @@ def _menu_item(completion: Completion, line: CursorLine, client: ItemCapabilitie
     if not text.strip():
         return None
     whole = line.word + text
-    label = label_for(whole)
+    label = label_for(whole, _MAX_CHARS_BESIDE_DETAILS if client.label_details else MAX_LABEL_CHARS)
     return types.CompletionItem(
         label=label,
-        label_details=types.CompletionItemLabelDetails(description="spd"),
+        label_details=types.CompletionItemLabelDetails(description=details_of(completion).split(" ·")[0]),
         kind=types.CompletionItemKind.Text,
-        detail="spd" if completion.shown_probability is None else f"spd {completion.shown_probability:.0%}",
+        detail=details_of(completion),
         documentation=None if label == whole.strip() else _preview(whole, line.language, client),
         filter_text=_first_word(whole),
         insert_text_format=types.InsertTextFormat.Snippet if snippet else types.InsertTextFormat.PlainText,
         insert_text_mode=mode,
         text_edit=types.TextEdit(line.edit, as_snippet(whole) if snippet else whole),
+        command=_acceptance(completion, line.language),
     )
 
 
 def _first_word(text: str) -> str:
-    """What an item is filtered by: it disappears when another word begins. Example: "get(key)" -> "get"."""
-    match = re.match(r"\s*(\w+|\S)", text)
-    return match[1] if match else text
+    """What an item is filtered by: it disappears when another word begins. Example: "get(key)" -> "get(".
+
+    A sign or space behind the word keeps it from being all that is typed: VS Code puts such items first, whatever
+    `sortText` says.
+    """
+    word, sign = re.match(r"\s*(\w*)\s*(.?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # always matches
+    return word + (" " if word and re.match(r"\w", sign) else sign) if word + sign else text
 
 
 def _adapted(
@@ -135,13 +152,27 @@ def as_snippet(text: str) -> str:
     return re.sub(r"[\\$}]", r"\\\g<0>", text) + "$0"
 
 
-def label_for(text: str) -> str:
+def label_for(text: str, most: int = MAX_LABEL_CHARS) -> str:
     """The first line that is not blank, with "…" if more follows."""
     first, *others = text.strip().split("\n")
     first = first.rstrip()
-    if len(first) > MAX_LABEL_CHARS:
-        return first[: MAX_LABEL_CHARS - 1] + "…"
-    return first[: MAX_LABEL_CHARS - 2] + " …" if others else first
+    if len(first) > most:
+        return first[: most - 1] + "…"
+    return first[: most - 2] + " …" if others else first
+
+
+def details_of(completion: Completion) -> str:
+    """How probable it is, if that is known, and where it comes from. Example: "31 % · copied from 2 files"."""
+    if (p := completion.shown_probability) is None:
+        return completion.source
+    of = "first line " if "\n" in completion.text.strip() else ""
+    return f"{of}{100 * p:.0f} % · {completion.source}"
+
+
+def _acceptance(completion: Completion, language: str) -> types.Command:
+    """What an editor runs once it has inserted a completion, which is counted; titled with its details."""
+    arguments = [language, completion.kind, len(completion.text)]
+    return types.Command(details_of(completion), ACCEPTED, arguments=arguments)
 
 
 def _preview(text: str, language: str, client: ItemCapabilities) -> types.MarkupContent:
@@ -153,11 +184,11 @@ def _preview(text: str, language: str, client: ItemCapabilities) -> types.Markup
 
 
 def inline_items(
-    completions: Sequence[Completion], edit: types.Range, typed: str
+    completions: Sequence[Completion], edit: types.Range, typed: str, language: str
 ) -> list[types.InlineCompletionItem]:
     """Items for ghost text, best first; `typed` is the text that the menu's selected item puts into the range."""
     return [
-        types.InlineCompletionItem(insert_text=typed + completion.text, range=edit)
+        types.InlineCompletionItem(typed + completion.text, range=edit, command=_acceptance(completion, language))
         for completion in completions
         if completion.text.strip()
     ]

@@ -56,7 +56,7 @@ def count_units(text: str, encoding: str) -> int:
 
 
 def index_after_units(line: str, count: int, encoding: str) -> int:
-    """The index of the character after so many code units. Example: ("x😀y", 3, "utf-16") -> 2."""
+    """The index of the character after this many code units. Example: ("x😀y", 3, "utf-16") -> 2."""
     if line.isascii():
         return min(count, len(line))
     for index, char in enumerate(line):
@@ -166,13 +166,9 @@ class LspDocument(TextDocument):
         start, end = self.line_bounds(number)
         return types.Position(number, count_units(self._text[start : min(offset, end)], self._encoding))
 
-    def line_before(self, offset: int) -> str:
-        """The text from the start of the line up to an offset."""
-        return self._text[self.starts[bisect.bisect_right(self.starts, offset) - 1] : offset]
-
     def cursor_line(self, cursor: int) -> CursorLine:
         """What completion items need to know about the cursor's line."""
-        before = self.line_before(cursor)
+        before = self._text[self.starts[bisect.bisect_right(self.starts, cursor) - 1] : cursor]
         word = unfinished_word(before)
         start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
         return CursorLine(types.Range(start, end), word, before, self.language_id or "")
@@ -203,7 +199,8 @@ class LspDocument(TextDocument):
         is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
         the blanks above it.
         """
-        start, is_partial = 0, isinstance(change, types.TextDocumentContentChangePartial)
+        start = 0
+        is_partial = isinstance(change, types.TextDocumentContentChangePartial)
         self._is_one_change = is_partial and not is_further
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
@@ -214,14 +211,18 @@ class LspDocument(TextDocument):
         # Editors that count in UTF-16 may insert the two surrogates of a character one by one; join them.
         if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        growth, only_deletes = len(text) - len(self._text), not change.text and len(text) < len(self._text)
-        self.edit_time, self.revision = time.monotonic(), next(_REVISIONS)
-        self._text, self._starts = text, None
+        growth = len(text) - len(self._text)
+        only_deletes = not change.text and growth < 0
+        self.edit_time = time.monotonic()
+        self.revision = next(_REVISIONS)
+        self._text = text
+        self._starts = None
         if is_further and only_deletes and not self.shrank:
             self.edited_at += growth if start < self.edited_at else 0
         else:
             typed = len(change.text) - (change.text in _CLOSED_PAIRS)
-            self.shrank, self.edited_at = only_deletes, min(start + typed, len(text))
+            self.shrank = only_deletes
+            self.edited_at = min(start + typed, len(text))
 
 
 def unfinished_word(before: str) -> str:
@@ -305,7 +306,8 @@ class LspWorkspace(Workspace):
 
     def _joined(self, cells: Sequence[LspDocument]) -> str:
         """The text of a notebook's cells, the same object until one of them changes."""
-        name, revisions = cells[0].uri, [cell.revision for cell in cells]
+        name = cells[0].uri
+        revisions = [cell.revision for cell in cells]
         if self._notebook_texts.get(name, ([], ""))[0] != revisions:
             self._notebook_texts[name] = revisions, "".join(f"{cell.source}\n" for cell in cells)
         return self._notebook_texts[name][1]
@@ -339,9 +341,10 @@ class LspWorkspace(Workspace):
         cells = (params.change.cells and params.change.cells.text_content) or ()
         return [self.get_text_document(edited.document.uri) for edited in cells]
 
-    def find_place(self, params: object) -> tuple[LspDocument, int] | None:
+    def find_cursor(self, params: object) -> tuple[LspDocument, int] | None:
         """The document and the offset that a message of ours names, as a completion request does."""
-        document, named = self.find_document(params), params.get("position") if isinstance(params, dict) else None
+        document = self.find_document(params)
+        named = params.get("position") if isinstance(params, dict) else None
         position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
         if document is None or not all(isinstance(number, int) for number in position or [None]):
             return None

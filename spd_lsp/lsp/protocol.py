@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import traceback
 import uuid
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
@@ -30,44 +28,14 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, JsonRPCResponseMessage
 
-from ngram_builders.errors import UserError
 from spd_lsp.lsp.documents import LspWorkspace
 from spd_lsp.printable import printable
+from spd_lsp.safe_logging import safe_traceback
 
 REPLY_TIMEOUT = 60.0  # seconds for the client to answer a request of ours; nothing else waits for it
 _MAX_NAME_CHARS = 1000  # of a method or an id, which replies and the log repeat
 
 log = logging.getLogger(__name__)
-
-
-def safe_traceback(error: BaseException) -> str:
-    """An error's type and stack, without its message or any value."""
-    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
-
-
-def user_message(error: Exception, task: str) -> str:
-    """What to show the user about an error; one that is not a UserError is logged."""
-    if isinstance(error, UserError):
-        return str(error)
-    log.error("%s failed: %s", task, safe_traceback(error))
-    return f"{task} failed ({type(error).__name__}); see the server's log"
-
-
-class _SafeFormatter(logging.Formatter):
-    """Formats tracebacks without the errors' messages."""
-
-    def formatException(self, ei: Any) -> str:
-        """The error's type and stack."""
-        return safe_traceback(ei[1])
-
-
-def log_to_stderr(verbose: int) -> None:
-    """Log warnings at 0, a line per completion at 1, more from 2 on; never pygls's, which holds whole messages."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    level = logging.WARNING if not verbose else logging.INFO if verbose == 1 else logging.DEBUG
-    logging.basicConfig(level=level, handlers=[handler])
-    logging.getLogger("pygls").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,17 +204,13 @@ async def reply_or_none(request: Awaitable[Any]) -> Any:
         return None
 
 
-class ReportProgress(Protocol):
-    """Tells the user how far something is."""
+class WorkDoneProgress:
+    """The client's progress display, or its log if it has none; to be closed. Nothing waits until it is there.
 
-    def __call__(self, text: str, share: float | None = None) -> None:
-        """Show a text and, if it is known, the share that is done."""
+    The user can `cancel`, if that is given.
+    """
 
-
-class _ProgressDisplay:
-    """The client's progress display, or its log if it has none. Nothing waits until it is there."""
-
-    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], None] | None) -> None:
+    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], None] | None = None) -> None:
         self._ls = ls
         self._title = title
         self._cancel = cancel
@@ -297,28 +261,3 @@ class _ProgressDisplay:
         elif self._is_open:
             self._ls.work_done_progress.end(self._token, types.WorkDoneProgressEnd())
             self._ls.work_done_progress.tokens.pop(self._token)
-
-
-@contextmanager
-def work_done_progress(
-    ls: LanguageServer,
-    title: str,
-    cancel: Callable[[], None] | None = None,
-    *,
-    note: Callable[[str], None] | None = None,
-) -> Iterator[ReportProgress]:
-    """A function that reports progress to the client's progress display, or texts to its log if it has none.
-
-    The user can `cancel`, if that is given; `note` gets each text, too.
-    """
-    display = _ProgressDisplay(ls, title, cancel)
-
-    def report(text: str, share: float | None = None) -> None:
-        if note and text:
-            note(text)
-        display.report(text, share)
-
-    try:
-        yield report
-    finally:
-        display.close()

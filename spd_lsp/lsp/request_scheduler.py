@@ -22,7 +22,7 @@ class CancelReason(enum.Enum):
 
     CLIENT = "the editor cancelled the request"
     SUPERSEDED = "a newer request replaced it"
-    REFUTED = "none of its drafts goes on with what was typed since"
+    REFUTED = "none of its drafts continues what was typed since"
     SHUTDOWN = "the server is shutting down"
 
 
@@ -113,18 +113,14 @@ class _Job(Generic[Request, Result]):
             self.task.cancel()
 
 
-def _no_continuation(earlier: object, later: object) -> str:
-    return ""
-
-
 class RequestScheduler(Generic[Request, Result]):
     """The newest request of each document, a value that compares. For use on one event loop."""
 
     def __init__(
         self,
         worker: Executor,
-        typed_since: Callable[[Request, Request], str] = _no_continuation,
-        keep: Callable[[Request, Result], Result] = lambda request, result: result,
+        typed_since: Callable[[Request, Request], str],
+        keep: Callable[[Request, Result], Result],
     ) -> None:
         """`typed_since(earlier, later)`: what was typed between two requests, "" if they differ in more than that.
 

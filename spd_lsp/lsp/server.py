@@ -1,43 +1,50 @@
-"""The language server: an editor's requests in, completion items out. The only file that knows LSP methods.
+"""One editor's session: which drafts answer a request, and what else runs and stops with it.
 
-In: documents, positions and settings from one editor. Out: the completer's drafts, as items for that editor. The
-event loop runs here; everything that computes runs in the session's `CompletionWorker`.
+In: documents, cursors and settings from one editor. Out: the completer's drafts. The event loop runs here;
+everything that computes runs in the session's `CompletionWorker`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
+from ngram_builders.registry.registry import Registry
 from spd_lsp import __version__
+from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous, typed_since
-from spd_lsp.lsp.client_requests import pull_configuration, register_capabilities
-from spd_lsp.lsp.completion_items import ItemCapabilities, inline_items, menu_items
-from spd_lsp.lsp.completion_worker import CompletionWorker, IdleWorker, Prefetcher
-from spd_lsp.lsp.documents import Change, LspDocument, LspWorkspace, file_path
+from spd_lsp.lsp.completion_items import ItemCapabilities
+from spd_lsp.lsp.completion_worker import CompletionWorker
+from spd_lsp.lsp.documents import LspDocument, LspWorkspace
+from spd_lsp.lsp.idle_work import IdleWorker, Prefetcher
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
-from spd_lsp.lsp.options import SECTION, Configuration, needs_reload, with_model_of
-from spd_lsp.lsp.protocol import SpdProtocol, safe_traceback, user_message, work_done_progress
+from spd_lsp.lsp.next_edits import NextEdits
+from spd_lsp.lsp.options import Configuration
+from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
-from spd_lsp.lsp.status import COMPUTING, LOADING, MAY_HOLD_SECRETS, OFF, READY, Status, document_status
-from spd_lsp.lsp.transport.editor_process import local_process
+from spd_lsp.lsp.status import COMPUTING, LOADING, Status
+from spd_lsp.lsp.usage import Usage, add_counts
 from spd_lsp.printable import printable
+from spd_lsp.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import Completion, CompletionResult
-    from spd_lsp.lsp.completion_worker import Load
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
-MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
+_MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
+_SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
 log = logging.getLogger(__name__)
@@ -49,22 +56,26 @@ class SpdServer(LanguageServer):
     protocol: SpdProtocol
     requests: RequestScheduler[CompletionRequest, CompletionResult | None]
 
-    def __init__(
-        self, load: Load, settings: Settings, fixed: Sequence[str] = (), *, may_index: bool = True
-    ) -> None:
+    def __init__(self, worker: CompletionWorker, settings: Settings, fixed: Sequence[str] = ()) -> None:
         notebooks = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
         super().__init__("spd-lsp", __version__, notebook_document_sync=notebooks, protocol_cls=SpdProtocol)
         self.settings = settings
         self.configuration = Configuration(settings, fixed)
-        self.worker = CompletionWorker(load)
+        self.worker = worker
         self.recent = RecentResults()
         self.requests = RequestScheduler(self.worker.executor, typed_since, self.keep)
         self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
-        self.prefetcher = Prefetcher(self.worker, self.requests, self.recent)
-        self.indexer = FolderIndexer(self, self.worker.look_for_tables, may_index)
+        self.prefetcher = Prefetcher(self.worker, self.requests, self.recent, self.announce_longer)
+        look_for_tables = partial(worker.executor.submit, worker.look_for_tables)
+        self.indexer = FolderIndexer(self, look_for_tables)
+        self.next_edits = NextEdits()
         self.client = ItemCapabilities()
+        self.usage = Usage()
+        self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
+        self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
+        self.served: tuple[str, Sequence[str]] = "", ()  # the tables of the document last asked for
         self.model_settings: Settings | None = None  # those of the last attempt to load a model
         self.loading = CancellationToken()
         self.loaded = asyncio.Event()
@@ -81,6 +92,14 @@ class SpdServer(LanguageServer):
             self.status.reason = reason
             return []
         self.index_changes()
+        if not request.explicit and (reason := self.why_quiet()):
+            self.status.reason = reason
+            return []
+        revision = document.revision
+        if not request.explicit and self.settings.delay:
+            await asyncio.sleep(self.settings.delay / 1000)
+        if document.revision != revision:
+            return None
         known = None if request.explicit else self.recent.find(request, self.worker.is_current)
         if known and (document.shrank or not known.needs_refresh):
             return self.note(request, known)
@@ -110,7 +129,7 @@ class SpdServer(LanguageServer):
         return await self.requests.run(request.uri, request, partial(self.worker.complete, request))
 
     def patience(self, known: CompletionResult | None) -> float | None:
-        """Seconds to wait for what comes behind the first draft that is left; None: for ever, as there is none."""
+        """Seconds to wait for what comes behind the first draft that is left; None: forever, as there is none."""
         if known is None or not known.keeps_first:
             return None
         return _MAX_WAIT_FOR_OTHERS if self.status.seconds < _MAX_WAIT_FOR_OTHERS else 0.001
@@ -122,24 +141,61 @@ class SpdServer(LanguageServer):
 
     def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
         """Return a result's drafts; its reason, cost and problems are for the user to see."""
-        self.worker.shown = request, result
         self.prefetcher.complete_ahead(request, result)
-        self.status.reason, self.status.last = result.reason, result
+        self.status.reason = result.reason
+        self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
+        self.usage.offers.append((request.language, result))
+        self.save_usage_soon()
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
+
+    def note_acceptance(self, *accepted: Any) -> None:
+        """Count a completion that an editor says it inserted."""
+        self.usage.note_acceptance(*accepted)
+        self.save_usage_soon()
+
+    def save_usage_soon(self) -> None:
+        """Add the counts to the file, once for many."""
+        if self.usage_timer is None:
+            loop, write = asyncio.get_running_loop(), self.worker.executor.submit
+            self.usage_timer = loop.call_later(_SAVE_SECONDS, self.save_usage, write)
+
+    def save_usage(self, run: Callable[..., Any]) -> None:
+        """Add the counts to the file by `run(function, *arguments)`."""
+        if self.usage_timer:
+            self.usage_timer.cancel()
+            self.usage_timer = None
+            run(add_counts, self.data_folder, self.usage.take())
+
+    @property
+    def data_folder(self) -> Path:
+        """Where tables and counts are."""
+        return Registry(Path(self.settings.data_dir) if self.settings.data_dir else None).folder
 
     def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
         """A request at an offset in a document."""
         return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
-        """Why a request gets no completions, or an empty string. An explicit one waits for the model."""
-        if request.explicit and self.status.kind == "loading" and not self.exclusion(document):
+        """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
+        is_early = self.status.kind == "loading" and not self.worker.has_model
+        if request.explicit and is_early and not self.exclusion(document):
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.loaded.wait(), MAX_WAIT_FOR_MODEL)
-        return self.exclusion(document) or (LOADING if self.status.kind == "loading" else "")
+        return self.exclusion(document) or ("" if self.worker.can_answer else LOADING)
+
+    def why_quiet(self) -> str:
+        """Why nothing is offered while someone types, or an empty string."""
+        if not self.settings.automatic:
+            return "completions are offered only when you ask for them"
+        return "completions are snoozing" if self.snooze_seconds else ""
+
+    @property
+    def snooze_seconds(self) -> int:
+        """How long nothing is offered yet while someone types."""
+        return max(0, math.ceil(self.snoozes_until - time.monotonic()))
 
     def exclusion(self, document: LspDocument) -> str:
         """Why a document gets no completions whatever is typed in it, or an empty string."""
@@ -152,6 +208,16 @@ class SpdServer(LanguageServer):
         if document.may_hold_secrets:
             return MAY_HOLD_SECRETS
         return self.status.message if self.status.kind == "error" else ""
+
+    async def tables_for(self, document: LspDocument) -> Sequence[str]:
+        """The names of the tables that serve a document; while the worker is busy, what is known of it."""
+        if not (self.requests.busy or self.exclusion(document)):
+            request = self.request_at(document, 0)
+            work = partial(self.worker.tables_for, request.path, request.language)
+            running = asyncio.get_running_loop().run_in_executor(self.worker.executor, work)
+            with suppress(asyncio.TimeoutError):
+                self.served = document.uri, await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
+        return self.served[1] if self.served[0] == document.uri else ()
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
@@ -169,47 +235,17 @@ class SpdServer(LanguageServer):
         if not self.exclusion(document):
             self.prefetcher.read_prompt(self.request_at(document, cursor))
 
+    def announce_longer(self, uri: str) -> None:
+        """Tell the client to ask again for ghost text, if it understands that: a whole block is ready."""
+        if self.client.asks_again:
+            self.protocol.notify("spd-lsp/longer", {"uri": uri})
+
     def forget_documents(self, uris: Sequence[str]) -> None:
         """Drop what runs and what was answered for closed documents, and no longer count them."""
         for uri in uris:
             self.requests.drop(uri, CancelReason.CLIENT)
             self.recent.drop(uri)
         self.index_changes()
-
-    async def configure(self) -> None:
-        """Apply changed settings; reload the model only if they need another one, or loading had failed."""
-        before, self.settings = self.settings, self.configuration.merged()
-        for problem in self.configuration.take_problems():
-            self.show_once(problem, types.MessageType.Warning)
-        failed = self.status.kind == "error" and self.settings != before
-        if not self.settings.enabled and self.model_settings is None:
-            self.status = Status("normal", OFF)
-        elif needs_reload(self.model_settings, self.settings) or failed:
-            await self.reload()
-        elif self.settings != before:
-            self.forget_results()
-            self.worker.executor.submit(self.worker.apply_settings, self.settings)
-        self.index_folders()
-
-    async def reload(self) -> None:
-        """Load the model, or else keep the previous one; a newer call cancels this one."""
-        self.loading.cancel(CancelReason.SUPERSEDED)
-        self.loading = cancel = CancellationToken()
-        self.model_settings = self.settings
-        self.forget_results()
-        self.status = Status("loading", LOADING)
-        self.loaded.clear()
-        with work_done_progress(self, "spd-lsp", note=self.status.note_progress) as report:
-            problem = await self.worker.load(self.settings, report, cancel)
-            if problem and cancel.reason is None and (before := self.worker.loaded_settings):
-                self.show_once(f"{problem}; still using the previous model")
-                problem = await self.worker.load(with_model_of(before, self.settings), report, cancel)
-        if cancel.reason is None:
-            self.status = Status("error", problem) if problem else Status("normal", READY)
-            self.show_once(problem)
-            self.worker.changes.reset()
-            self.index_changes()
-            self.loaded.set()
 
     def forget_results(self) -> None:
         """Stop what runs and forget what was answered: the settings are others."""
@@ -235,179 +271,9 @@ class SpdServer(LanguageServer):
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
         self.cancel_all()
+        self.save_usage(lambda write, *arguments: write(*arguments))
         self.indexer.stop()
         self.idle_worker.stop()
         self.prefetcher.stop()
         self.worker.close()
         super().shutdown()  # type: ignore[no-untyped-call]
-
-
-Handler = TypeVar("Handler", bound=Callable[..., Any])
-_FEATURES: dict[str, tuple[Callable[..., Any], Any]] = {}
-
-
-def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
-    """Register a function as the handler of an LSP method in every server."""
-
-    def register(handler: Handler) -> Handler:
-        _FEATURES[method] = handler, options
-        return handler
-
-    return register
-
-
-def create_server(
-    load: Load, settings: Settings | None = None, fixed: Sequence[str] = (), *, may_index: bool = True
-) -> SpdServer:
-    """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
-
-    Editors cannot change `settings` that differ from the defaults, nor those named `fixed`. may_index: whether the
-    folders that the editor opens may be read and indexed.
-    """
-    server = SpdServer(load, settings or Settings(), fixed, may_index=may_index)
-    for method, (handler, options) in _FEATURES.items():
-        server.feature(method, options)(handler)
-    for name, command in server.indexer.commands.items():
-        server.command(name)(partial(command))  # pygls marks what it registers, which a method does not allow
-    return server
-
-
-@_feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["."]))
-async def complete(ls: SpdServer, params: types.CompletionParams) -> types.CompletionList | None:
-    """Offer the drafts as a menu; null if a newer request replaced this one."""
-    document = ls.workspace.get_text_document(params.text_document.uri)
-    kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
-    cursor = document.offset_at_position(params.position)
-    explicit = not document.is_requested_by_typing(cursor) and kind == types.CompletionTriggerKind.Invoked
-    follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
-    if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
-        return types.CompletionList(is_incomplete=False, items=[])
-    line = document.cursor_line(cursor)
-    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
-    return None if drafts is None else types.CompletionList(follows_typing, menu_items(drafts, line, ls.client))
-
-
-@_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())  # announced only with options
-async def ghost_text(ls: SpdServer, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
-    """Offer the drafts as ghost text; an empty list hides what is shown, null leaves it."""
-    document = ls.workspace.get_text_document(params.text_document.uri)
-    explicit = params.context.trigger_kind != types.InlineCompletionTriggerKind.Automatic
-    cursor = document.offset_at_position(params.position)
-    request = ls.request_at(document, cursor, explicit=explicit)
-    position = document.client_position_at_offset(cursor)
-    span = types.Range(position, position)
-    typed = ""
-    if selected := params.context.selected_completion_info:
-        request = document.with_selected(request, cursor, selected)
-        span = selected.range
-        typed = selected.text
-    drafts = await ls.complete(document, request)
-    return None if drafts is None else types.InlineCompletionList(inline_items(drafts, span, typed))
-
-
-@_feature(types.INITIALIZE)
-def initialize(ls: SpdServer, params: types.InitializeParams) -> None:
-    """Note what the client can do and wants."""
-    ls.protocol.install_workspace()
-    ls.client, ls.editor_process = ItemCapabilities.of(params), local_process(params.process_id)
-    ls.configuration.set_options(params.initialization_options)
-
-
-@_feature(types.INITIALIZED)
-async def initialized(ls: SpdServer, params: types.InitializedParams) -> None:
-    """Load the model with the client's configuration; what comes late is applied when it comes."""
-    register_capabilities(ls)
-    pulling = asyncio.ensure_future(pull_configuration(ls, ls.configuration))
-    await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
-    loading = asyncio.ensure_future(ls.configure())
-    await pulling
-    await asyncio.gather(loading, ls.configure())
-
-
-@_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
-async def did_change_configuration(ls: SpdServer, params: types.DidChangeConfigurationParams) -> None:
-    """Use the new configuration."""
-    if not await pull_configuration(ls, ls.configuration):
-        settings = params.settings
-        ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
-    await ls.configure()
-
-
-@_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-def did_change_workspace_folders(ls: SpdServer, params: types.DidChangeWorkspaceFoldersParams) -> None:
-    """Index the new folders."""
-    ls.index_folders()
-
-
-@_feature("spd-lsp/options")
-async def did_change_options(ls: SpdServer, params: Any) -> None:
-    """Use new `initializationOptions`."""
-    ls.configuration.set_options(params)
-    await ls.configure()
-
-
-@_feature("spd-lsp/status")
-def status(ls: SpdServer, params: Any) -> dict[str, Any]:
-    """What a status bar shows, and of a document if the client names one."""
-    record = ls.status.as_json(busy=ls.requests.busy, settings=ls.settings, indexing=ls.indexer.progress)
-    if document := ls.workspace.find_document(params):
-        why = ls.indexer.reason_not_indexed(document.file)
-        record |= document_status(ls.exclusion(document), ls.indexer.has_table(document.file), why)
-    return record
-
-
-@_feature("spd-lsp/cursor")
-def did_move_cursor(ls: SpdServer, params: Any) -> None:
-    """Prefetch where the cursor rests, as in a document that was opened or switched to."""
-    if place := ls.workspace.find_place(params):
-        ls.prefetch(*place)
-
-
-@_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
-def did_change_watched_files(ls: SpdServer, params: types.DidChangeWatchedFilesParams) -> None:
-    """Index files that another program changed."""
-    ls.worker.changes.mark_files_changed(filter(None, (file_path(change.uri) for change in params.changes)))
-    ls.index_changes()
-
-
-@_feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
-@_feature(types.TEXT_DOCUMENT_DID_OPEN)
-def did_open(ls: SpdServer, params: object) -> None:
-    """Index the document or notebook."""
-    ls.index_changes()
-
-
-@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
-@_feature(types.TEXT_DOCUMENT_DID_CHANGE)
-def did_change(ls: SpdServer, params: Change) -> None:
-    """Prefetch at the edit of a document, or of a notebook's cell."""
-    for document in ls.workspace.edited_documents(params):
-        request = ls.request_at(document, document.edited_at)
-        ls.requests.note_edit(request.uri, request)
-        ls.prefetch(document, document.edited_at)
-
-
-@_feature(types.TEXT_DOCUMENT_DID_SAVE)
-def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Index the file as saved."""
-    document = ls.workspace.get_text_document(params.text_document.uri)
-    ls.worker.changes.mark_saved(document.uri)
-    ls.index_changes()
-
-
-@_feature(types.TEXT_DOCUMENT_DID_CLOSE)
-def did_close(ls: SpdServer, params: types.DidCloseTextDocumentParams) -> None:
-    """Drop the document's request and forget it."""
-    ls.forget_documents([params.text_document.uri])
-
-
-@_feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
-def did_close_notebook(ls: SpdServer, params: types.DidCloseNotebookDocumentParams) -> None:
-    """Likewise for all of its cells."""
-    ls.forget_documents([cell.uri for cell in params.cell_text_documents])
-
-
-@_feature(types.SHUTDOWN)
-def shutdown(ls: SpdServer, params: None) -> None:
-    """Stop all work before the client leaves."""
-    ls.cancel_all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spd_lsp.completion.exclusions import OFF
 from spd_lsp.printable import printable
 from spd_lsp.settings import Settings
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 LOADING = "the model is loading"
 READY = "the model is ready"
 COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
-OFF = "completions are off"
-MAY_HOLD_SECRETS = "this file may hold secrets"
 
 
 @dataclass(slots=True)
@@ -24,6 +23,7 @@ class Status:
 
     kind: str = "loading"  # or "normal", "error"
     message: str = LOADING
+    problem: str = ""  # with the model that is set, in whose place another one completes
     reason: str = ""  # why the last completion was empty
     seconds: float = 0.0  # that the last completion took for which there was a pass
     last: CompletionResult | None = None  # of the last completion
@@ -33,17 +33,20 @@ class Status:
         if self.kind == "loading":
             self.message = text
 
-    def as_json(self, *, busy: bool, settings: Settings, indexing: tuple[str, float] | None) -> dict[str, Any]:
+    def as_json(
+        self, *, busy: bool, settings: Settings, model: str, indexing: tuple[str, float] | None
+    ) -> dict[str, Any]:
         """The result of the request `spd-lsp/status`; `busy` while a completion runs.
 
-        indexing: the name of the folder that is being indexed, and the share that is done.
+        model: that completes. indexing: the name of the folder that is being indexed, and the share that is done.
         """
         return {
             "busy": busy or self.kind == "loading",
             "kind": self.kind,
             "message": printable(self.message) if settings.enabled else OFF,
             "reason": printable(self._too_slow() if self.reason == COMPUTING else self.reason),
-            "model": printable(settings.model),
+            "problem": printable(self.problem),
+            "model": printable(model),
             "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
             "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
             "lastPasses": self.last.passes if self.last else 0,
@@ -55,9 +58,3 @@ class Status:
         if self.seconds < 0.05:
             return COMPUTING
         return f"the model takes {self.seconds:.1f} s for a completion, and typing went on before that"
-
-
-def document_status(reason: str, indexed: bool | None, not_indexed: str) -> dict[str, Any]:
-    """What the status says of a document: why nothing is offered in it, and why its folder has no table, if so."""
-    why = "" if indexed else printable(not_indexed)
-    return {"documentReason": printable(reason), "indexed": indexed, "notIndexedReason": why}

@@ -14,7 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from spd_lsp.completion.offer import Completion, CompletionResult
-from spd_lsp.lsp.server import SpdServer, create_server
+from spd_lsp.lsp.features import create_server
+from spd_lsp.lsp.server import SpdServer
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.lsp.transport.streams import SocketWriter
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
@@ -51,6 +52,8 @@ def frame(message: Any) -> bytes:
 
 class Editor:
     """One end of a connection: requests, notifications, and what came back."""
+
+    server: SpdServer  # at the other end, if it runs in the same event loop
 
     def __init__(self, reader: asyncio.StreamReader, writer: Any) -> None:
         self.reader = reader
@@ -178,8 +181,7 @@ class FakeCompleter:
         self.seconds = seconds
         self.turns = threading.Semaphore(0) if held else None
         self.requests: list[tuple[str, int, str | None, Path | None, bool]] = []
-        self.shown: list[tuple[str, int, list[str]]] = []
-        self.resumed: list[tuple[str, int, list[str]]] = []
+        self.resumed: list[tuple[str, int]] = []
         self.steps_taken = 0
         self.ended = 0
         self.answered = 0
@@ -200,6 +202,9 @@ class FakeCompleter:
         self.idle_slices += 1
         return False
 
+    def tables_for(self, path: Path | None, language: str | None) -> list[str]:
+        return []
+
     def prefetch(self, document: OpenDocument, cursor: int, check: Any) -> int:
         check()
         self.prefetched.append((document.text, cursor))
@@ -207,11 +212,8 @@ class FakeCompleter:
             raise self.error
         return 0
 
-    def record_shown(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
-        self.shown.append((document.text, cursor, texts))
-
-    def resume(self, document: OpenDocument, cursor: int, texts: list[str]) -> None:
-        self.resumed.append((document.text, cursor, texts))
+    def resume(self, document: OpenDocument, cursor: int) -> None:
+        self.resumed.append((document.text, cursor))
 
     def complete(
         self,
@@ -253,14 +255,17 @@ Loader = Callable[[Settings, Callable[[str], None]], Any]
 
 
 @asynccontextmanager
-async def session(load: Loader | FakeCompleter, settings: Settings | None = None) -> AsyncIterator[Editor]:
-    """An editor connected to a server in the same event loop."""
+async def session(
+    load: Loader | FakeCompleter, settings: Settings | None = None, **options: Any
+) -> AsyncIterator[Editor]:
+    """An editor connected to a server in the same event loop; the options are `create_server`'s."""
     loader: Loader = (lambda settings, report: load) if isinstance(load, FakeCompleter) else load
-    server = create_server(loader, settings)
+    server = create_server(loader, settings, **options)
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
     serving = asyncio.ensure_future(serve(server, reader, SocketWriter(writer)))
     editor = Editor(*await asyncio.open_connection(sock=ours))
+    editor.server = server
     try:
         yield editor
     finally:

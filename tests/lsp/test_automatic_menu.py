@@ -61,25 +61,20 @@ async def test_a_menu_asked_for_inside_a_word_says_why_it_is_empty(tmp_path: Pat
             assert (await editor.status())["reason"] == "the cursor is inside a word"
 
 
-async def test_an_explicit_request_gets_a_menu_that_does_not_follow_typing():
-    async with session(FakeCompleter("one", "two")) as editor:
-        await opened(editor, GHOST_TEXT)
-        menu = await editor.request(COMPLETION, at(0, 4, INVOKED))
+@pytest.mark.parametrize(
+    ("capabilities", "settings", "kind", "follows_typing"),
+    [
+        (GHOST_TEXT, Settings(), INVOKED, False),
+        (GHOST_TEXT, Settings(automatic_menu=True), TRIGGER_CHARACTER, True),
+        ({}, Settings(), TRIGGER_CHARACTER, True),
+    ],
+    ids=["asked for", "enabled by the setting", "without ghost text"],
+)
+async def test_a_menu_opens_and_follows_typing_where_it_opens_by_itself(
+    capabilities: dict[str, Any], settings: Settings, kind: int, follows_typing: bool
+):
+    async with session(FakeCompleter("one", "two"), settings) as editor:
+        await opened(editor, capabilities)
+        menu = await editor.request(COMPLETION, at(0, 4, kind))
         assert texts(menu) == ["one", "two"]
-        assert menu["isIncomplete"] is False
-
-
-async def test_one_setting_enables_the_menu_again():
-    async with session(FakeCompleter("one", "two"), Settings(automatic_menu=True)) as editor:
-        await opened(editor, GHOST_TEXT)
-        menu = await editor.request(COMPLETION, at(0, 4, TRIGGER_CHARACTER))
-        assert texts(menu) == ["one", "two"]
-        assert menu["isIncomplete"] is True
-
-
-async def test_an_editor_without_ghost_text_has_only_the_menu():
-    async with session(FakeCompleter("one")) as editor:
-        await opened(editor, {})
-        menu = await editor.request(COMPLETION, at(0, 4, TRIGGER_CHARACTER))
-        assert texts(menu) == ["one"]
-        assert menu["isIncomplete"] is True
+        assert menu["isIncomplete"] is follows_typing

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.lsp.server import SpdServer, create_server
-from spd_lsp.lsp.transport.access import SocketEndpoint
+from spd_lsp.lsp.features import create_server
+from spd_lsp.lsp.server import SpdServer
+from spd_lsp.lsp.transport.access import listen
 from spd_lsp.lsp.transport.serve import Sessions
 from tests.lsp.lsp_client import Editor, FakeCompleter, opened, until
 from tests.lsp.transport.listeners import ROOT, isolated_environment
@@ -27,9 +28,9 @@ import asyncio, gc, json, os, socket, sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from spd_lsp.commands.wiring import load_completer, open_model
+from spd_lsp.completion.loading import load_completer, open_model
 from spd_lsp.lsp.transport.serve import SharedModel, session
-from spd_lsp.lsp.server import create_server
+from spd_lsp.lsp.features import create_server
 from spd_lsp.settings import Settings
 from spd_lsp.lsp.transport.streams import SocketWriter
 from tests.lsp.transport.listeners import labels
@@ -44,8 +45,18 @@ def memory():
 
 def held():
     found = Counter(type(one).__name__ for one in gc.get_objects())
-    names = "SpdServer", "CompletionWorker", "Completer", "LiveIndex", "Domains", "ModelTokenizer", "LspDocument"
-    return {name: found[name] for name in names}
+    server = ["SpdServer", "CompletionWorker", "LspDocument"]
+    completer = ["Completer", "LiveIndex", "ServingTables", "ModelTokenizer"]
+    return {name: found[name] for name in [*server, *completer]}
+
+async def held_after_waiting(names, collect):
+    for _ in range(600):  # threads and tasks let go of the last session when they get their turn
+        collect()
+        found = held()
+        if not any(found[name] for name in names):
+            break
+        await asyncio.sleep(0.05)
+    return found
 
 async def serve_one(make):
     ours, theirs = socket.socketpair()
@@ -72,12 +83,9 @@ async def main():
     for number in range(int(sys.argv[1])):
         await serve_one(make)
         sizes.append(memory())
-    for _ in range(600):  # threads let go of the last one when they get their turn
-        if not (at_once := held())["Completer"]:
-            break
-        await asyncio.sleep(0.05)
-    gc.collect()
-    print(json.dumps({"sizes": sizes, "at_once": at_once, "collected": held()}))
+    at_once = await held_after_waiting(["Completer"], lambda: None)
+    collected = await held_after_waiting(held(), gc.collect)
+    print(json.dumps({"sizes": sizes, "at_once": at_once, "collected": collected}))
 
 asyncio.run(main())
 """
@@ -109,12 +117,12 @@ async def test_everything_is_freed_with_the_last_editor(tmp_path: Path):
         return server
 
     tmp_path.chmod(0o700)
-    endpoint = SocketEndpoint(tmp_path / "server.sock", is_default=False)
+    path = tmp_path / "server.sock"
     gc.disable()
     try:
-        async with await endpoint.open(Sessions(endpoint, make, 9).serve):
+        async with await listen(path, Sessions(make, 9).serve):
             for _ in range(2):
-                editor = Editor(*await asyncio.open_unix_connection(endpoint.path))
+                editor = Editor(*await asyncio.open_unix_connection(path))
                 await opened(editor)
                 editor.listening.cancel()
                 editor.writer.close()

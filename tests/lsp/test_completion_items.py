@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
+from spd_lsp.completion.calibration import Match
 from spd_lsp.completion.offer import Completion
 from spd_lsp.lsp.completion_items import (
     MAX_LABEL_CHARS,
     CursorLine,
     ItemCapabilities,
     as_snippet,
+    details_of,
     inline_items,
     label_for,
     menu_items,
@@ -51,8 +53,8 @@ def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Ite
     assert isinstance(edit, types.TextEdit)
     assert edit.range == types.Range(types.Position(3, 4), types.Position(3, 8))
     assert edit.new_text.startswith("print")
-    assert item.filter_text == "print"
-    assert item.commit_characters is None and item.command is None and item.preselect is None
+    assert item.filter_text == "print("
+    assert item.commit_characters is None and item.preselect is None
 
 
 @given(st.text("ab .(", max_size=8), st.text("ab .(\n", min_size=1, max_size=12), st.sampled_from(CLIENTS))
@@ -65,10 +67,10 @@ def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, cli
 @pytest.mark.parametrize(
     ("before", "text", "filtered_by"),
     [
-        ("class Coun", "terAPI(View):", "CounterAPI"),
-        ("x", " = 3", "x"),
+        ("class Coun", "terAPI(View):", "CounterAPI("),
+        ("x", " = 3", "x="),
         ("f(", '"name")', '"'),
-        ("", "if x:\n    y", "if"),
+        ("", "if x:\n    y", "if "),
     ],
 )
 def test_an_item_is_filtered_by_its_first_word_so_that_it_goes_with_it(before: str, text: str, filtered_by: str):
@@ -83,46 +85,28 @@ def test_after_a_dot_the_word_is_empty():
     assert item.filter_text == "path"
 
 
-def test_a_client_that_inserts_as_is_gets_the_text_untouched():
-    (item,) = offer(BLOCK, "    ", VS_CODE)
-    assert item.text_edit and item.text_edit.new_text == BLOCK
-    assert item.insert_text_mode is types.InsertTextMode.AsIs
-    assert item.insert_text_format is types.InsertTextFormat.PlainText
+PLAIN, SNIPPET = types.InsertTextFormat.PlainText, types.InsertTextFormat.Snippet
 
 
-def test_a_client_that_adjusts_indentation_gets_it_relative():
-    (item,) = offer(BLOCK, "    ", SUBLIME)
-    assert item.text_edit and item.text_edit.new_text == "if x:\n    y()\nz()"
-    assert item.insert_text_mode is types.InsertTextMode.AdjustIndentation
+@pytest.mark.parametrize(
+    ("client", "text", "inserted", "mode", "kind"),
+    [
+        (VS_CODE, BLOCK, BLOCK, types.InsertTextMode.AsIs, PLAIN),
+        (SUBLIME, BLOCK, "if x:\n    y()\nz()", types.InsertTextMode.AdjustIndentation, PLAIN),
+        (NEOVIM, "if x:\n        y = f'${a}\\n'", "if x:\n    y = f'\\${a\\}\\\\n'$0", None, SNIPPET),
+        (NEOVIM, "f'${a}'", "f'${a}'", None, PLAIN),
+        (OLD_NEOVIM, BLOCK, "if x:", None, PLAIN),
+        (EMACS, BLOCK, BLOCK, None, PLAIN),
+    ],
+)
+def test_each_client_gets_several_lines_so_that_it_inserts_them_right(client, text, inserted, mode, kind):
+    (item,) = offer(text, "    ", client)
+    assert item.text_edit and item.text_edit.new_text == inserted
+    assert (item.insert_text_mode, item.insert_text_format) == (mode, kind)
 
 
-def test_neovim_gets_several_lines_as_a_snippet():
-    (item,) = offer("if x:\n        y = f'${a}\\n'", "    ", NEOVIM)
-    assert item.text_edit and item.text_edit.new_text == "if x:\n    y = f'\\${a\\}\\\\n'$0"
-    assert item.insert_text_format is types.InsertTextFormat.Snippet
-    assert item.insert_text_mode is None
-
-
-def test_neovim_gets_one_line_as_plain_text():
-    (item,) = offer("f'${a}'", "    ", NEOVIM)
-    assert item.text_edit and item.text_edit.new_text == "f'${a}'"
-    assert item.insert_text_format is types.InsertTextFormat.PlainText
-
-
-def test_an_editor_that_corrupts_several_lines_gets_the_first():
-    (item,) = offer(BLOCK, "    ", OLD_NEOVIM)
-    assert item.text_edit and item.text_edit.new_text == "if x:"
+def test_an_editor_that_corrupts_several_lines_gets_nothing_if_the_first_is_blank():
     assert offer("\n    y()", "    ", OLD_NEOVIM) == []
-
-
-def test_other_clients_get_the_text_untouched():
-    (item,) = offer(BLOCK, "    ", EMACS)
-    assert item.text_edit and item.text_edit.new_text == BLOCK
-
-
-def test_a_line_left_of_the_current_one_ends_a_relative_text():
-    assert relative_to("a\n    b\nc", "    ") == "a\nb"
-    assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"
 
 
 @given(st.text("ab\\$}{ \n", max_size=20))
@@ -164,9 +148,29 @@ def test_a_fence_is_longer_than_any_in_the_text():
 
 def test_items_name_their_origin_and_probability():
     (item,) = offer("x", "", VS_CODE)
-    assert item.detail == "spd 42%"
-    assert item.label_details == types.CompletionItemLabelDetails(description="spd")
+    assert item.detail == "42 % · model"
+    assert item.label_details == types.CompletionItemLabelDetails(description="42 %")
     assert item.kind is types.CompletionItemKind.Text
+
+
+@pytest.mark.parametrize(
+    ("completion", "details"),
+    [
+        (Completion("x", 0.31, is_copy=True, match=Match(9, 2, 2, 2)), "31 % · copied from 2 files"),
+        (Completion("x", 0.06, match=Match(9, 1, 2, 1)), "6 % · model, as in 1 file"),
+        (Completion("x", 0.9, is_rated=False, is_name=True), "name in your code"),
+    ],
+)
+def test_details_say_where_a_draft_comes_from(completion: Completion, details: str):
+    assert details_of(completion) == details
+
+
+def test_a_label_leaves_room_for_the_details_beside_it():
+    beside = ItemCapabilities(markdown=True, label_details=True)
+    long = "x" * 50
+    (item,) = offer(long, "", beside)
+    assert item.label == "x" * 39 + "…" and long in str(item.documentation)
+    assert offer(long, "", VS_CODE)[0].label == long
 
 
 def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
@@ -177,14 +181,10 @@ def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
 
 def test_ghost_text_always_has_a_range_and_is_never_blank():
     edit = types.Range(types.Position(0, 3), types.Position(0, 5))
-    items = inline_items([Completion("a\n b", 0.5), Completion("  ", 0.1)], edit, "so")
-    assert items == [types.InlineCompletionItem(insert_text="soa\n b", range=edit)]
-
-
-def test_equal_labels_are_one_item():
-    drafts = [Completion(text, 0.4) for text in ("total" * 12, "total" * 13, " " + "total" * 12, "sum(")]
-    items = menu_items(drafts, behind(""), VS_CODE)
-    assert [item.label for item in items] == ["total" * 12, "total" * 11 + "tota…", "sum("]
+    items = inline_items([Completion("a\n b", 0.5), Completion("  ", 0.1)], edit, "so", "python")
+    assert [(item.insert_text, item.range) for item in items] == [("soa\n b", edit)]
+    title, arguments = "first line 50 % · model", ["python", "model", 4]
+    assert items[0].command == types.Command(title, "spd-lsp.accepted", arguments=arguments)
 
 
 def test_the_order_of_menu_and_ghost_text_is_that_of_the_probabilities_that_are_shown():
@@ -195,7 +195,12 @@ def test_the_order_of_menu_and_ghost_text_is_that_of_the_probabilities_that_are_
         Completion("ath", 0.6, is_rated=False, is_name=True, ends=False),
     ]
     items = menu_items(offered, behind("p"), VS_CODE)
-    assert [item.detail for item in items] == ["spd 40%", "spd", "spd 13%", "spd"]
+    assert [item.detail for item in items] == ["40 % · model", "model", "13 % · model", "name in your code"]
     assert [item.sort_text for item in items] == sorted(item.sort_text or "" for item in items)
-    ghosts = inline_items(offered, items[0].text_edit.range, "")
+    ghosts = inline_items(offered, items[0].text_edit.range, "", "python")
     assert [ghost.insert_text for ghost in ghosts] == [one.text for one in offered]
+
+
+def test_a_line_left_of_the_current_one_ends_a_relative_text():
+    assert relative_to("a\n    b\nc", "    ") == "a\nb"
+    assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"

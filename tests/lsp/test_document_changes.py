@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 from spd_lsp.lsp.completion_worker import DocumentChanges
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
@@ -28,13 +27,6 @@ def test_new_changed_and_closed_documents_are_heard_once():
     assert inbox.drain() == {}
 
 
-def test_only_the_newest_state_is_kept():
-    inbox = DocumentChanges()
-    for text in ("1", "2", "3"):
-        inbox.update([changed(A, text)])
-    assert [news.document.text for news in inbox.drain().values()] == ["3"]
-
-
 def test_a_saving_is_not_lost_behind_a_later_change():
     inbox = DocumentChanges()
     inbox.update([A])
@@ -45,15 +37,6 @@ def test_a_saving_is_not_lost_behind_a_later_change():
     assert inbox.drain() == {"a": DocumentChange(newer, True)}
     inbox.mark_saved("nothing that is open")
     assert inbox.drain() == {}
-
-
-def test_a_new_listener_hears_everything():
-    inbox = DocumentChanges()
-    inbox.update([A])
-    inbox.drain()
-    inbox.reset()
-    inbox.update([A])
-    assert inbox.drain() == {"a": DocumentChange(A, False)}
 
 
 def test_two_threads_lose_nothing():
@@ -74,10 +57,3 @@ def test_two_threads_lose_nothing():
     done.set()
     listener.join()
     assert last == ["2999"] * 3
-
-
-def test_changed_files_are_heard_once():
-    inbox = DocumentChanges()
-    inbox.mark_files_changed([Path("a"), Path("b"), Path("a")])
-    assert inbox.drain_files() == [Path("a"), Path("b")]
-    assert inbox.drain_files() == []

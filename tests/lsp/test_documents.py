@@ -17,7 +17,6 @@ from spd_lsp.lsp.documents import (
     file_path,
     index_after_units,
     line_starts,
-    may_hold_secrets,
 )
 
 ENCODINGS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -190,8 +189,8 @@ def test_the_cursor_is_most_likely_between_the_two_of_a_pair():
 
 def test_the_line_before_the_cursor_starts_behind_the_last_line_end():
     doc = document("a\r\n  b\fc\n")
-    assert doc.line_before(7) == "  b\f"
-    assert doc.line_before(3) == ""
+    assert doc.cursor_line(7).before == "  b\f"
+    assert doc.cursor_line(3).before == ""
 
 
 def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
@@ -212,25 +211,6 @@ def test_one_document_may_be_spelled_in_two_ways():
     workspace = LspWorkspace(None)
     workspace.put_text_document(types.TextDocumentItem("file:///a%20b/%C3%A9.py", "python", 1, "text"))
     assert workspace.get_text_document("file:///a b/é.py").is_open
-
-
-@pytest.mark.parametrize(
-    ("uri", "secret"),
-    [
-        ("file:///a/.env", True),
-        ("file:///a/.env.production", True),
-        ("file:///a/KEY.pem", True),
-        ("file:///a/id_rsa.pub", True),
-        ("file:///a/credentials.toml", True),
-        ("file:///a/my%2Ekey", True),
-        ("untitled:.env", True),
-        ("file:///a/.env/app.py", False),
-        ("file:///a/environment.py", False),
-        ("file:///a/keys.py", False),
-    ],
-)
-def test_secret_files_are_known_by_name(uri: str, secret: bool):
-    assert may_hold_secrets(uri) is secret
 
 
 def test_only_files_have_a_path():

@@ -6,9 +6,9 @@ from pathlib import PurePath
 
 import pytest
 
-from spd_lsp.commands.complete import exclusion_reason, language_id
+from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, session
+from tests.lsp.lsp_client import FakeCompleter, at, session, texts
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from tests.lsp.lsp_client import FakeCompleter, session
         (".git/rebase-merge/git-rebase-todo", "completions are off for git-rebase"),
         (".env", "this file may hold secrets"),
         ("credentials.py", "this file may hold secrets"),
+        ("server.PEM", "this file may hold secrets"),
         ("app.py", ""),
         ("CMakeLists.txt", ""),
         ("data.json", ""),
@@ -35,8 +36,10 @@ async def test_languages_disabled_by_default_and_files_that_may_hold_secrets(nam
         await editor.start()
         await editor.ready()
         editor.open("x = \n", f"file:///code/{name}", language_id(path) or "")
+        answer = await editor.request("textDocument/completion", at(0, 4, uri=f"file:///code/{name}"))
         status = await editor.request("spd-lsp/status", {"textDocument": {"uri": f"file:///code/{name}"}})
-    assert status["documentReason"] == why
+    assert bool(texts(answer)) == (not why)
+    assert status["documentReason"] == status["reason"] == why
 
 
 def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():

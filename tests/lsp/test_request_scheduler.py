@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]
@@ -56,34 +56,6 @@ class Work:
         return self
 
 
-def test_the_first_reason_to_cancel_stays():
-    cancel = CancellationToken()
-    cancel.check()
-    cancel.cancel(CancelReason.SUPERSEDED)
-    cancel.cancel(CancelReason.SHUTDOWN)
-    with pytest.raises(Cancelled) as caught:
-        cancel.check()
-    assert caught.value.reason is CancelReason.SUPERSEDED
-
-
-async def test_a_result_is_returned(scheduler: Scheduler):
-    assert await scheduler.run("doc", "request", Work("answer").go()) == "answer"
-
-
-async def test_a_newer_request_cancels_the_older_one_within_one_step(scheduler: Scheduler):
-    old = Work()
-    waiting = asyncio.ensure_future(scheduler.run("doc", "old", old))
-    await until(lambda: old.steps == 1)
-    newer = asyncio.ensure_future(scheduler.run("doc", "new", Work("newer").go()))
-    with pytest.raises(Cancelled) as caught:
-        await waiting
-    assert caught.value.reason is CancelReason.SUPERSEDED
-    assert not old.over  # the older request is answered before the worker notices
-    old.go()
-    assert await newer == "newer"
-    assert old.steps == 1
-
-
 async def test_a_request_superseded_in_the_queue_never_runs(scheduler: Scheduler):
     first, second = Work(), Work()
     running = asyncio.ensure_future(scheduler.run("other", "a", first))
@@ -96,28 +68,6 @@ async def test_a_request_superseded_in_the_queue_never_runs(scheduler: Scheduler
     first.go()
     assert (await running, await newest) == ("done", "newest")
     assert not second.over
-
-
-async def test_equal_requests_share_one_run_while_it_lasts(scheduler: Scheduler):
-    work, other = Work("shared"), Work("own")
-    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", w)) for w in (work, other)]
-    await until(lambda: work.steps)
-    work.go()
-    assert await asyncio.gather(*waiting) == ["shared", "shared"]
-    assert not other.over
-    assert await scheduler.run("doc", "same", other.go()) == "own"
-
-
-async def test_a_result_that_nobody_waits_for_any_more_is_kept(scheduler: Scheduler):
-    work = Work()
-    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
-    await until(lambda: work.steps == 1)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    work.go()
-    await until(lambda: KEPT)
-    assert KEPT == [("request", "done")]
 
 
 async def test_an_equal_request_after_a_cancel_shares_what_still_runs(scheduler: Scheduler):
@@ -143,20 +93,6 @@ async def test_what_nobody_waits_for_keeps_no_other_document_waiting(scheduler: 
     work.go()
     assert await elsewhere == "b"
     assert work.steps == 1
-
-
-async def test_a_request_waits_for_the_run_that_it_continues_and_the_older_one_is_answered(scheduler: Scheduler):
-    work = Work("done")
-    older = asyncio.ensure_future(scheduler.run("doc", "x = ", work))
-    await until(lambda: work.steps == 1)
-    newer = asyncio.ensure_future(scheduler.finish_earlier("doc", "x = do"))
-    with pytest.raises(Cancelled) as caught:
-        await older
-    assert caught.value.reason is CancelReason.SUPERSEDED
-    assert not newer.done()
-    work.go()
-    await newer
-    assert KEPT == [("x = ", "done")]
 
 
 async def test_a_run_ends_within_one_step_once_it_does_not_fit_what_was_typed(scheduler: Scheduler):
@@ -238,14 +174,3 @@ async def test_a_loop_that_ends_stops_the_worker(scheduler: Scheduler):
     work.go()
     await until(lambda: work.over)
     assert work.steps == 1
-
-
-async def test_dropping_a_request_reports_the_reason(scheduler: Scheduler):
-    work = Work()
-    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
-    await until(lambda: work.steps == 1)
-    scheduler.drop_all(CancelReason.SHUTDOWN)
-    with pytest.raises(Cancelled) as caught:
-        await waiting
-    assert caught.value.reason is CancelReason.SHUTDOWN
-    work.go()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -235,18 +237,6 @@ async def test_a_burst_of_edits_costs_one_decode():
         assert len(fake.requests) == 1
 
 
-async def test_the_loop_answers_while_the_worker_decodes():
-    fake = FakeCompleter(steps=1000, held=True)
-    async with session(fake) as editor:
-        await opened(editor)
-        _, reply = editor.send_request(COMPLETION, at(0, 4))
-        await until(lambda: fake.steps_taken)
-        assert (await editor.status())["busy"] is True
-        fake.turns.release(2000)
-        await result(reply)
-        assert (await editor.status())["busy"] is False
-
-
 async def test_shutdown_answers_what_runs_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
     async with session(fake) as editor:
@@ -261,14 +251,6 @@ async def test_shutdown_answers_what_runs_and_stops_it():
         with pytest.raises(RpcError) as caught:
             await editor.request(COMPLETION, at(0, 4))
         assert caught.value.code == -32600
-
-
-async def test_the_completer_gets_the_text_the_cursor_the_language_and_the_path():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor, "s = '😀'; y = \n")
-        await editor.request(COMPLETION, at(0, 14))  # in UTF-16 units, two of them for the smiley
-        assert fake.requests == [("s = '😀'; y = \n", 13, "python", Path("/code/app.py"), True)]
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])
@@ -327,52 +309,12 @@ async def test_a_document_that_was_never_opened_gets_nothing():
         assert not fake.requests
 
 
-async def test_positions_past_the_end_are_the_end():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor, "ab\ncd")
-        for line, character, offset in [(0, 99, 2), (1, 99, 5), (9, 0, 5)]:
-            await editor.request(COMPLETION, at(line, character))
-            assert fake.requests[-1][1] == offset
-
-
 async def test_a_half_character_becomes_a_question_mark_for_the_tokenizer():
     fake = FakeCompleter()
     async with session(fake) as editor:
         await opened(editor, "'\ud83d' + \n")
         await editor.request(COMPLETION, at(0, 6))
         assert fake.requests[0][0] == "'?' + \n"
-
-
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "file:///a/.env",
-        "file:///a/.env.local",
-        "file:///a/server.PEM",
-        "file:///id_rsa",
-        "untitled:credentials.json",
-    ],
-)
-async def test_files_of_secrets_never_complete(uri: str):
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await editor.start()
-        await editor.ready()
-        editor.open("KEY=\n", uri)
-        assert texts(await editor.request(COMPLETION, at(0, 4, uri=uri))) == []
-        assert (await editor.status())["reason"] == "this file may hold secrets"
-        assert not fake.requests
-
-
-async def test_disabled_languages_get_nothing_and_the_reason():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await editor.start()
-        await editor.ready()
-        editor.open("# x\n", language="markdown")
-        assert texts(await editor.request(COMPLETION, at(0, 3))) == []
-        assert (await editor.status())["reason"] == "completions are off for markdown"
 
 
 async def test_after_a_deletion_only_explicit_requests_are_answered():
@@ -386,16 +328,6 @@ async def test_after_a_deletion_only_explicit_requests_are_answered():
         assert len(answer["items"]) == 2
 
 
-async def test_a_request_right_after_an_edit_is_automatic():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor)
-        await editor.request(COMPLETION, at(0, 4, None))
-        editor.send(edit("y", 0, 4, 4))
-        await editor.request(COMPLETION, at(0, 5, 1))
-        assert [explicit for *_, explicit in fake.requests] == [True, False]
-
-
 async def test_ghost_text_continues_the_selected_menu_item():
     fake = FakeCompleter("(a)")
     async with session(fake) as editor:
@@ -404,7 +336,7 @@ async def test_ghost_text_continues_the_selected_menu_item():
         context = {"triggerKind": 2, "selectedCompletionInfo": {"range": span, "text": "sorted"}}
         answer = await editor.request(INLINE, {**at(0, 6), "context": context})
         assert fake.requests[0][:2] == ("x = sorted\n", 10)
-        assert answer["items"] == [{"insertText": "sorted(a)", "range": span}]
+        assert [(item["insertText"], item["range"]) for item in answer["items"]] == [("sorted(a)", span)]
 
 
 async def test_an_error_in_the_completer_is_shown_once_and_leaves_the_server_alive(caplog: Any):
@@ -454,3 +386,53 @@ async def test_closing_a_document_ends_its_decode():
         fake.turns.release(100)
         await until(lambda: fake.ended)
         assert not fake.answered
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="on Windows os.kill may end the process")
+async def test_only_an_editor_on_this_machine_is_watched():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for process, watched in ((None, None), (ended.pid, None), (os.getpid(), os.getpid())):
+        async with session(FakeCompleter()) as editor:
+            await editor.start(processId=process)
+            assert editor.server.editor_process == watched
+
+
+async def test_all_drafts_at_a_cursor_come_with_their_details():
+    async with session(FakeCompleter("int(x)", "ocess()")) as editor:
+        await opened(editor, "pr\n")
+        place = at(0, 2, None)
+        assert await editor.request("spd-lsp/drafts", place) == [
+            {"text": "int(x)", "label": "print(x)", "details": "50 % · model"},
+            {"text": "ocess()", "label": "process()", "details": "25 % · model"},
+        ]
+        assert await editor.request("spd-lsp/drafts") == []
+
+
+async def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_only():
+    async with session(FakeCompleter("one")) as editor:
+        await opened(editor)
+        for method, params, ended_by in (
+            ("spd-lsp/snooze", None, None),
+            ("spd-lsp/options", {"automatic": False}, {}),
+        ):
+            await editor.request(method, params) if params is None else editor.notify(method, params)
+            assert ((await editor.status())["snoozing"] > 290) is (params is None)
+            assert texts(await editor.request("textDocument/completion", at(0, 4, 3))) == []
+            assert (await editor.status())["reason"].startswith("completions are")
+            assert texts(await editor.request("textDocument/completion", at(0, 4))) == ["one"]
+            await editor.request(method, None) if params is None else editor.notify(method, ended_by)
+            assert texts(await editor.request("textDocument/completion", at(0, 4, 3))) == ["one"]
+
+
+async def test_completions_wait_until_no_key_came_for_a_while():
+    completer = FakeCompleter("one")
+    async with session(completer) as editor:
+        await opened(editor)
+        editor.notify("spd-lsp/options", {"delay": 300})
+        _, first = editor.send_request("textDocument/completion", at(0, 4, 3))
+        editor.send(edit("y", 0, 4, 4))
+        _, second = editor.send_request("textDocument/completion", at(0, 5, 3))
+        assert await result(first) is None
+        assert texts(await result(second)) == ["yone"]
+        assert [source for source, *_ in completer.requests] == ["x = y\n"]

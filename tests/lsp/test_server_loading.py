@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.completion.loading import load_stand_in
 from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
@@ -43,6 +45,38 @@ async def test_initialize_is_answered_before_the_model_is_there():
         assert (status["kind"], status["message"], status["busy"]) == ("normal", "the model is ready", False)
 
 
+async def test_what_stands_in_answers_while_the_model_loads_and_then_the_model():
+    gate, load = gated(FakeCompleter("of the model"))
+    async with session(load, stand_in=lambda settings: FakeCompleter("of the n-grams")) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        await until(lambda: editor.received("window/logMessage"))
+        assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["of the n-grams"]
+        assert (await editor.status())["kind"] == "loading"
+        gate.set()
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["of the model"]
+
+
+async def test_nothing_that_fails_to_stand_in_keeps_the_model_away():
+    def fails(settings: Settings) -> None:
+        raise UserError("the bundled model's file is gone")
+
+    async with session(FakeCompleter(), stand_in=fails) as editor:
+        await opened(editor)
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        assert not editor.received("window/showMessage")
+
+
+def test_ngrams_and_copies_stand_in_for_models_that_take_long_to_load(tmp_path: Path):
+    source = "def total(values):\n    return sum(values)\n\n\ndef total(values):\n    return su"
+    assert load_stand_in(Settings(data_dir=str(tmp_path))) is None
+    completer = load_stand_in(Settings(model="owner/name", data_dir=str(tmp_path)))
+    found = completer.complete(source, len(source), "python", name="file:///sums.py")
+    assert found.passes == 0
+    assert "m(values)" in [completion.text for completion in found.completions]
+
+
 async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
     monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_MODEL", 0.01)
     gate, load = gated(FakeCompleter())
@@ -54,31 +88,26 @@ async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypat
         gate.set()
 
 
-async def test_a_model_that_cannot_be_loaded_is_reported_once_and_completions_are_empty():
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (UserError("expected a model, found none; name one"), "expected a model, found none; name one"),
+        (ZeroDivisionError("private"), "loading the model failed (ZeroDivisionError); see the server's log"),
+    ],
+)
+async def test_a_model_that_cannot_be_loaded_is_reported_once_and_completions_are_empty(
+    error: Exception, told: str
+):
     def load(settings: Settings, report: Any) -> FakeCompleter:
-        raise UserError("expected a model, found none; name one")
+        raise error
 
     async with session(load) as editor:
-        await editor.start()
-        await editor.ready()
-        editor.open("x = \n")
+        await opened(editor)
         for _ in range(2):
             assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         (message,) = editor.received("window/showMessage")
-        assert message == {"type": 1, "message": "spd-lsp: expected a model, found none; name one"}
+        assert message == {"type": 1, "message": f"spd-lsp: {told}"}
         assert (await editor.status())["kind"] == "error"
-
-
-async def test_a_loader_that_fails_is_reported_without_a_traceback():
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        raise ZeroDivisionError("/home/me/private")
-
-    async with session(load) as editor:
-        await editor.start()
-        await editor.ready()
-        (message,) = editor.received("window/showMessage")
-        assert "ZeroDivisionError" in message["message"]
-        assert "private" not in message["message"]
 
 
 async def test_loading_shows_its_progress():
@@ -101,7 +130,7 @@ async def test_loading_shows_its_progress():
         assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
 
 
-async def test_the_status_shows_loading_progress():
+async def test_the_status_and_without_a_progress_display_the_log_show_how_far_loading_is():
     release = threading.Event()
 
     def load(settings: Settings, report: Any) -> FakeCompleter:
@@ -111,24 +140,13 @@ async def test_the_status_shows_loading_progress():
 
     async with session(load) as editor:
         await editor.start()
-        while (await editor.status())["message"] != "downloading a/b: 42%":
-            await asyncio.sleep(0.005)
+        await says(editor, "downloading a/b: 42%")
         assert (await editor.status())["kind"] == "loading"
+        assert "spd-lsp: downloading a/b: 42%" in [m["message"] for m in editor.received("window/logMessage")]
+        assert not editor.received("$/progress")
         release.set()
         await editor.ready()
         assert (await editor.status())["message"] == READY
-
-
-async def test_loading_is_logged_for_a_client_without_a_progress_display():
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        report("loading weights")
-        return FakeCompleter()
-
-    async with session(load) as editor:
-        await editor.start()
-        await editor.ready()
-        assert "spd-lsp: loading weights" in [m["message"] for m in editor.received("window/logMessage")]
-        assert not editor.received("$/progress")
 
 
 class Loads:
@@ -151,17 +169,6 @@ async def says(editor: Editor, message: str) -> None:
 PULLS = {"workspace": {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}}
 
 
-async def test_flags_win_over_the_configuration_and_it_over_the_initial_options():
-    loads = Loads()
-    async with session(loads, Settings(device="cpu")) as editor:
-        mine = {"drafts": 5, "maxTokens": None, "serverCommand": [], "trace": {"server": "off"}}
-        editor.replies["workspace/configuration"] = [mine]
-        await editor.start(PULLS, initializationOptions={"drafts": 2, "advanced": {"alpha": 0.25}})
-        await editor.ready()
-        assert loads.settings == [Settings(device="cpu", drafts=5, alpha=0.25)]
-        assert not editor.received("window/showMessage")
-
-
 async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_defaults():
     loads = Loads()
     async with session(loads) as editor:
@@ -174,15 +181,6 @@ async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_
         device, drafts, colour = [m["message"] for m in editor.received("window/showMessage")]
         assert "not 'meta'; using 'auto'" in device
         assert "'drafts'" in drafts and "'colour'" in colour
-        assert loads.settings == [Settings()]
-
-
-async def test_options_that_are_not_an_object_are_reported():
-    loads = Loads()
-    async with session(loads) as editor:
-        await editor.start(initializationOptions=[1, 2])
-        await editor.ready()
-        assert "must be an object" in editor.received("window/showMessage")[0]["message"]
         assert loads.settings == [Settings()]
 
 
@@ -220,7 +218,6 @@ HOSTILE = {
     "model": "evil/model",
     "device": "meta",
     "dataDir": "/tmp",
-    "advanced.streams": 2,
     "contextTokens": 32768,
 }
 
@@ -280,7 +277,7 @@ OTHER_SETTINGS = {
     "drafts": 5,
     "minProbability": 0.2,
     "maxTokens": 8,
-    "advanced": {"temperature": 0.5, "streams": 2},
+    "advanced": {"temperature": 0.5},
 }
 
 
@@ -300,7 +297,7 @@ async def test_settings_that_need_no_reload_apply_at_once():
         assert await result(old) is None
         fake.turns.release(99)
         assert texts(await result(new)) == ["one", "two"], "without waiting for a model"
-        chosen = Settings(drafts=5, temperature=0.5, min_probability=0.2, streams=2, max_tokens=8)
+        chosen = Settings(drafts=5, temperature=0.5, min_probability=0.2, max_tokens=8)
         assert (fake.applied, loaded) == ([chosen], [Settings()])
 
 
@@ -335,28 +332,80 @@ async def test_after_a_failure_any_change_tries_again():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-async def test_a_model_that_cannot_be_opened_leaves_the_previous_one():
-    tries: list[Settings] = []
-
+def refuses_cuda(tries: list[Settings]) -> Callable[[Settings, Any], FakeCompleter]:
     def load(settings: Settings, report: Any) -> FakeCompleter:
         tries.append(settings)
         if settings.device == "cuda":
             raise UserError("device 'cuda' is not available here")
-        return FakeCompleter()
+        return FakeCompleter(f"of {settings.model}")
+
+    return load
+
+
+async def test_a_model_that_cannot_be_opened_leaves_the_bundled_one_where_it_is():
+    tries: list[Settings] = []
+    async with session(refuses_cuda(tries)) as editor:
+        await opened(editor)
+        editor.notify("spd-lsp/options", {"model": "owner/large", "device": "cuda"})
+        await until(lambda: len(tries) == 2)
+        await editor.ready()
+        (shown,) = editor.received("window/showMessage")
+        assert shown["message"].endswith("is not available here; meanwhile completing with starter")
+        status = await editor.status()
+        assert (status["kind"], status["model"]) == ("normal", "starter")
+        assert f"spd-lsp: {status['problem']}" == shown["message"]
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of starter"]
+        assert len(tries) == 2
+
+
+async def test_a_large_model_makes_room_for_another_and_comes_back_if_that_cannot_be_opened():
+    tries: list[Settings] = []
+    async with session(refuses_cuda(tries)) as editor:
+        await editor.start(initializationOptions={"model": "owner/large"})
+        await editor.ready()
+        editor.notify("spd-lsp/options", {"model": "owner/larger", "device": "cuda", "advanced": {"alpha": 0.25}})
+        await until(lambda: len(tries) == 3)
+        await editor.ready()
+        large = Settings(model="owner/large")
+        assert tries == [
+            large,
+            Settings(model="owner/larger", device="cuda", alpha=0.25),
+            Settings(model="owner/large", alpha=0.25),
+        ]
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of owner/large"]
+
+
+async def test_a_first_model_that_cannot_be_opened_is_replaced_by_the_bundled_one():
+    tries: list[Settings] = []
+    async with session(refuses_cuda(tries)) as editor:
+        await editor.start(initializationOptions={"model": "owner/large", "device": "cuda"})
+        await editor.ready()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of starter"]
+        assert (await editor.status())["model"] == "starter"
+
+
+async def test_the_model_that_is_loaded_completes_until_another_one_is_ready():
+    gate = threading.Event()
+
+    def load(settings: Settings, report: Any) -> FakeCompleter:
+        assert settings.model == "starter" or gate.wait(20)
+        return FakeCompleter(f"of {settings.model}")
 
     async with session(load) as editor:
         await opened(editor)
-        editor.notify("spd-lsp/options", {"device": "cuda", "advanced": {"alpha": 0.25}})
-        await until(lambda: len(tries) == 3)
+        editor.notify("spd-lsp/options", {"model": "owner/large"})
+        for trigger in (1, 2):
+            assert texts(await editor.request(COMPLETION, at(0, 4, trigger))) == ["of starter"]
+        assert (await editor.status())["kind"] == "loading"
+        gate.set()
         await editor.ready()
-        assert tries == [Settings(), Settings(device="cuda", alpha=0.25), Settings(alpha=0.25)]
-        (shown,) = editor.received("window/showMessage")
-        assert "is not available here; still using the previous model" in shown["message"]
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of owner/large"]
 
 
 async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
+    monkeypatch.setattr("spd_lsp.lsp.configuring.MAX_WAIT_FOR_CONFIGURATION", 0.01)
     fake = FakeCompleter()
     async with session(fake) as editor:
         editor.unanswered = {"workspace/configuration"}

@@ -9,17 +9,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_lsp
-from lsprotocol import types
-from pytest_lsp import ClientServerConfig, LanguageClient, client_capabilities, make_test_lsp_client
 
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER
+from tests.conftest import STARTER, STARTER_FILE
 from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.ngram_builders.reference import write_texts
 from tests.processes import TIMEOUT
@@ -31,7 +27,7 @@ COMPLETION = "textDocument/completion"
 NOISY = """
 import os, sys, time
 from spd_lsp.lsp.transport import serve as listening
-from spd_lsp.lsp import server
+from spd_lsp.lsp import features
 
 class Endless:
     def update_documents(self, news, asked=""):
@@ -53,7 +49,7 @@ def load(settings, report):
     os.system("echo noise of a child")
     return Endless()
 
-made = server.create_server(load)
+made = features.create_server(load)
 sys.exit(listening.serve_stdio(made, verbose=2))
 """
 
@@ -97,14 +93,6 @@ async def test_only_the_protocol_is_on_stdout_and_no_code_in_the_log():
         assert await end(child) == 0
         assert child.stderr
         assert "secret" not in told + (await child.stderr.read()).decode()
-
-
-async def test_shutdown_and_exit_end_with_0_in_the_middle_of_a_decode():
-    async with process("-c", NOISY) as (child, editor):
-        await decoding(child, editor)
-        await editor.request("shutdown")
-        editor.notify("exit")
-        assert await end(child) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
@@ -169,21 +157,6 @@ async def test_an_interrupt_ends_the_server_at_once():
         assert await end(child) == -signal.SIGINT
 
 
-async def test_headers_in_lower_case_and_invalid_json_are_answered():
-    async with process("-c", NOISY) as (child, editor):
-        await editor.start()
-        assert child.stdin and child.stderr
-        child.stdin.write(b"content-length: 4\r\n\r\n{no}")
-        asked = b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}'
-        child.stdin.write(b"content-length: %d\r\n\r\n%s" % (len(asked), asked))
-        await editor.status()
-        assert editor.error_codes == [-32700, -32600]
-        await editor.request("shutdown")
-        editor.notify("exit")
-        assert await end(child) == 0
-        assert "Traceback" not in (await child.stderr.read()).decode()
-
-
 # A server that also tells how many futures its protocol holds.
 COUNTING = NOISY.replace(
     "sys.exit(",
@@ -216,6 +189,22 @@ async def test_a_client_that_answers_no_request_still_gets_its_model():
         await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
         await asyncio.wait_for(editor.ready(), TIMEOUT)
         assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
+
+
+async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path: Path):
+    source = (
+        "def load(path):\n    with open(path) as file:\n        return json.load(file)\n\n\ndef read(path):\n    "
+    )
+    place = {"textDocument": at(6, 4)["textDocument"], "position": at(6, 4)["position"]}
+    command = ("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu")
+    async with process(*command) as (_, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open(source)
+        for options, blocks in (({}, True), ({"oneLine": True}, False)):
+            editor.notify("spd-lsp/options", options)
+            drafts = await editor.request("spd-lsp/drafts", place)
+            assert drafts and any("\n" in draft["text"] for draft in drafts) is blocks
 
 
 @pytest.mark.parametrize(
@@ -281,13 +270,30 @@ async def test_another_number_of_drafts_applies_at_once_without_reloading_the_mo
 
 
 @pytest.mark.slow
+async def test_a_broken_file_as_the_model_is_named_once_and_the_bundled_model_goes_on(tmp_path: Path):
+    whole = STARTER_FILE.read_bytes()
+    broken = {"no-model.gguf": b"GGUF" + bytes(1000), "cut-short.gguf": whole[: len(whole) // 2]}
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open("import os\n\nprint(os.")
+        before = await editor.request(COMPLETION, at(2, 9))
+        for number, (name, content) in enumerate(broken.items(), 1):
+            (tmp_path / name).write_bytes(content)
+            editor.notify("spd-lsp/options", {"model": str(tmp_path / name)})
+            assert await editor.request(COMPLETION, at(2, 9)) == before
+            await until(lambda number=number: len(editor.received("window/showMessage")) == number)
+            assert await editor.request(COMPLETION, at(2, 9)) == before
+            told = editor.received("window/showMessage")[-1]["message"]
+            assert str(tmp_path / name) in told and told.endswith("; meanwhile completing with starter")
+            assert (await editor.status())["model"] == "starter"
+        assert before["items"] and child.returncode is None
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
-@pytest.mark.parametrize("kernel", ["1", "0"])
-async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str
-):
+async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(tmp_path: Path):
     """As a sync tool does with the file of a table that serves."""
-    monkeypatch.setenv("SPD_LSP_KERNEL", kernel)
     tokens, registry = ModelTokenizer(STARTER), Registry(tmp_path)
     ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
 
@@ -312,77 +318,31 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(
         assert child.returncode is None
 
 
-def make_client() -> LanguageClient:
-    """pytest-lsp's client, which lacks an answer to dynamic registration."""
-    client = make_test_lsp_client()
-
-    @client.feature(types.CLIENT_REGISTER_CAPABILITY)
-    def register(params: types.RegistrationParams) -> None:
-        return None
-
-    return client
-
-
-COMMAND = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu"]
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-@pytest_lsp.fixture(
-    config=ClientServerConfig(server_command=COMMAND, server_env=ONE_THREAD, client_factory=make_client),
-    params=["visual-studio-code", "neovim"],
-)
-async def client(request: Any, lsp_client: LanguageClient) -> AsyncIterator[None]:
-    """A session with the shipped model, as one of two editors."""
-    name = {"neovim": "Neovim", "visual-studio-code": "Visual Studio Code"}[request.param]
-    params = types.InitializeParams(
-        capabilities=client_capabilities(request.param),
-        client_info=types.ClientInfo(name=name),
-        root_uri=ROOT.as_uri(),
-        initialization_options={"maxTokens": 8, "indexing": "off"},
-    )
-    lsp_client.set_configuration({"drafts": 2}, section="spd-lsp")
-    await lsp_client.initialize_session(params)
-    while (await status_of(lsp_client)).kind == "loading":
-        await asyncio.sleep(0.1)
-    yield
-    await lsp_client.shutdown_session()
-
-
-async def status_of(client: LanguageClient) -> Any:
-    return await client.protocol.send_request_async("spd-lsp/status", None)
-
-
 SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
 
 
 @pytest.mark.slow
-async def test_the_shipped_model_completes(client: LanguageClient):
-    uri = "file:///code/reader.py"
-    item = types.TextDocumentItem(uri, "python", 1, SOURCE)
-    client.text_document_did_open(types.DidOpenTextDocumentParams(item))
-    document, cursor = types.TextDocumentIdentifier(uri), types.Position(6, 20)
-    asked = types.CompletionParams(
-        document, cursor, context=types.CompletionContext(types.CompletionTriggerKind.Invoked)
-    )
-    answer = await client.text_document_completion_async(asked)
-    assert isinstance(answer, types.CompletionList) and answer.is_incomplete
-    assert 1 <= len(answer.items) <= 2
-    for offered in answer.items:
-        assert isinstance(offered.text_edit, types.TextEdit)
-        assert offered.text_edit.range == types.Range(cursor, cursor)
-        assert offered.text_edit.new_text.strip()
-    ghosts = await client.text_document_inline_completion_async(
-        types.InlineCompletionParams(
-            context=types.InlineCompletionContext(types.InlineCompletionTriggerKind.Invoked),
-            text_document=document,
-            position=cursor,
-        )
-    )
-    assert isinstance(ghosts, types.InlineCompletionList)
-    assert [ghost.insert_text for ghost in ghosts.items] == [i.text_edit.new_text for i in answer.items]
-    status = await status_of(client)
-    assert status.kind == "normal"
-    assert 0 < status.lastPasses <= 8
-    assert not client.messages
-    await until(lambda: all(reports[-1].kind == "end" for reports in client.progress_reports.values()))
-    assert client.progress_reports
+@pytest.mark.parametrize("name", ["Visual Studio Code", "Neovim"])
+async def test_the_shipped_model_completes(tmp_path: Path, name: str):
+    place = at(6, 20, uri="file:///code/reader.py")
+    capabilities = {
+        "textDocument": {"completion": {}, "inlineCompletion": {}},
+        "window": {"workDoneProgress": True},
+    }
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
+        options = {"maxTokens": 8, "drafts": 2}
+        await editor.start(capabilities, clientInfo={"name": name}, initializationOptions=options)
+        await editor.ready()
+        editor.open(SOURCE, "file:///code/reader.py")
+        menu = (await editor.request(COMPLETION, place))["items"]
+        assert 1 <= len(menu) <= 2
+        for item in menu:
+            assert item["textEdit"]["range"] == {"start": place["position"], "end": place["position"]}
+            assert item["textEdit"]["newText"].strip()
+        ghosts = (await editor.request("textDocument/inlineCompletion", place))["items"]
+        assert [ghost["insertText"] for ghost in ghosts] == [item["textEdit"]["newText"] for item in menu]
+        status = await editor.status()
+        assert status["kind"] == "normal"
+        assert 0 < status["lastPasses"] <= 8
+        assert not editor.received("window/showMessage")
+        assert editor.received("$/progress")[-1]["value"]["kind"] == "end"

@@ -14,7 +14,7 @@ COMPLETION = "textDocument/completion"
 SCRIPTED = """
 import dataclasses, sys
 from spd_lsp.completion.offer import Completion
-from spd_lsp.lsp import completion_worker, server
+from spd_lsp.lsp import features, idle_work
 from spd_lsp.lsp.transport import serve
 from tests.lsp.lsp_client import FakeCompleter
 
@@ -25,9 +25,9 @@ class Scripted(FakeCompleter):
         completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
         return dataclasses.replace(result, completions=completions)
 
-completion_worker.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
+idle_work.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
 completer = Scripted(seconds={seconds})
-made = server.create_server(lambda settings, report: completer)
+made = features.create_server(lambda settings, report: completer)
 made.feature("test/asked")(lambda params: len(completer.requests))
 sys.exit(serve.serve_stdio(made))
 """
@@ -164,13 +164,3 @@ async def test_a_result_answers_nothing_once_another_file_changed():
         completer.index_revision += 1
         await editor.request(COMPLETION, at(0, 4, 2))
         assert len(completer.requests) == 4
-
-
-async def test_an_explicit_request_is_answered_by_the_model():
-    completer = FakeCompleter("one(1)")
-    async with session(completer) as editor:
-        await opened(editor)
-        await editor.request(COMPLETION, at(0, 4, 1))
-        editor.send(edit("o", 0, 4, 4))
-        await editor.request("textDocument/inlineCompletion", {**at(0, 5, None), "context": {"triggerKind": 1}})
-        assert len(completer.requests) == 2

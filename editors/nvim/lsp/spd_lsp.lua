@@ -9,13 +9,22 @@ end
 
 ---@type vim.lsp.Config
 return {
-  cmd = { "spd-lsp", "serve" },
+  cmd = { server.program("spd-lsp"), "serve" },
   cmd_cwd = vim.fn.expand("~"), -- not the open folder, which may contain a program of that name
   filetypes = {
     "python", "javascript", "javascriptreact", "typescript", "typescriptreact", "go", "rust", "java",
     "c", "cpp", "cs", "ruby", "php", "sh", "bash", "lua",
   },
   root_markers = { ".git", "pyproject.toml", "package.json", "go.mod", "Cargo.toml" },
+  capabilities = { experimental = { spdLonger = true } },
+  handlers = {
+    -- A whole block is ready where its first line is shown as ghost text: ask for it again, as if by typing.
+    ["spd-lsp/longer"] = function(_, params)
+      if vim.uri_from_bufnr(0) == params.uri and vim.api.nvim_get_mode().mode == "i" then
+        vim.api.nvim_exec_autocmds("CursorMovedI", { buffer = 0, modeline = false })
+      end
+    end,
+  },
   on_exit = server.on_exit, -- starts a server that crashed again
   get_language_id = function(_, filetype)
     return ({ cs = "csharp", sh = "shellscript", bash = "shellscript" })[filetype] or filetype

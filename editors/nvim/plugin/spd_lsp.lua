@@ -1,4 +1,4 @@
--- The commands :SpdStatus and :SpdBuild; both work on the server of the current buffer.
+-- The commands :SpdStatus, :SpdDrafts, :SpdModel, :SpdSnooze and :SpdBuild; all work on the server of the current buffer.
 
 if vim.g.loaded_spd_lsp then
   return
@@ -28,6 +28,29 @@ vim.api.nvim_create_user_command("SpdStatus", function()
     end)
   end
 end, { desc = "Show what spd-lsp does, and why nothing is offered" })
+
+vim.api.nvim_create_user_command("SpdDrafts", function()
+  local client = first_client()
+  if client then
+    require("spd_lsp.drafts").show(client, notify)
+  end
+end, { desc = "List all drafts of spd-lsp at the cursor, and insert one" })
+
+vim.api.nvim_create_user_command("SpdModel", function(command)
+  local client = first_client()
+  if client then
+    require("spd_lsp.models").choose(client, command.args, notify)
+  end
+end, { nargs = "?", complete = "file", desc = "Choose the model of spd-lsp, fetched if necessary" })
+
+vim.api.nvim_create_user_command("SpdSnooze", function()
+  local client = first_client()
+  if client then
+    require("spd_lsp.server").request(client, "spd-lsp/snooze", vim.empty_dict(), function(problem, seconds)
+      notify(problem and problem.message or seconds > 0 and "snoozing for 5 minutes" or "offering completions again")
+    end)
+  end
+end, { desc = "Have spd-lsp offer nothing while you type for 5 minutes, or again" })
 
 vim.api.nvim_create_user_command("SpdBuild", function(command)
   local client = first_client()

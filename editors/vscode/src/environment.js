@@ -57,6 +57,11 @@ class OwnEnvironment {
     return this.others().some(isFinished) && !isFinished(this.folder);
   }
 
+  /** Whether a program is the server of this version. */
+  holds(command) {
+    return isFinished(this.folder) && command === programIn(this.folder);
+  }
+
   /** Whether a program is the server of another version. */
   isOutdatedProgram(command) {
     return this.isOutdated && this.others().some((folder) => command === programIn(folder));

@@ -4,7 +4,9 @@
 const vscode = require("vscode");
 const { Commands } = require("./menu.js");
 const { OwnEnvironment } = require("./environment.js");
+const { Models } = require("./models.js");
 const { NotInstalled, folderPaths } = require("./server.js");
+const { NextEdits } = require("./next_edits.js");
 const { Session } = require("./session.js");
 const { SECTION, ServerSettings, userSetting } = require("./settings.js");
 const { StatusItem } = require("./status_item.js");
@@ -13,9 +15,9 @@ const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settin
 
 let session;
 
-/** Whether the user's model needs more than the bundled one. */
+/** Whether the user's model needs more than the bundled one, as all do that are not GGUF files. */
 function needsAll() {
-  return (userSetting("model") ?? "starter") !== "starter";
+  return !/^(starter|none|(ollama|hf):.*|.*\.gguf)$/i.test(userSetting("model") ?? "starter");
 }
 
 async function activate(context) {
@@ -26,9 +28,9 @@ async function activate(context) {
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
   const status = new StatusItem(session);
 
-  async function install() {
+  async function install({ all = needsAll() } = {}) {
     try {
-      await environment.install({ all: needsAll() });
+      await environment.install({ all });
       await session.restart();
     } catch (error) {
       log.error(error.message);
@@ -47,15 +49,26 @@ async function activate(context) {
     }
   }
 
-  const { handlers } = new Commands(session, status, log, install);
+  /** Install what models in PyTorch need beside the server; whether that is the extension's to do. */
+  async function installAll() {
+    const isOwn = environment.holds(session.program?.command);
+    isOwn && (await environment.install({ all: true }));
+    isOwn && (await session.restart());
+    return isOwn;
+  }
+
+  const nextEdits = new NextEdits(session);
+  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll));
+  const handlers = { ...commands.handlers, ...nextEdits.handlers };
   context.subscriptions.push(
     log,
     status,
+    nextEdits,
     ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
     vscode.workspace.onDidChangeConfiguration(applyConfiguration),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
     vscode.window.onDidChangeActiveTextEditor((editor) => (status.refresh(), session.sendCursor(editor))),
-    vscode.window.onDidChangeTextEditorSelection((event) => session.sendCursor(event.textEditor)),
+    vscode.window.onDidChangeTextEditorSelection((event) => (status.choose([]), session.sendCursor(event.textEditor))),
   );
   environment.removeOthers();
   await session.restart();

@@ -9,15 +9,16 @@ const PYTHON = IS_WINDOWS ? "python" : "python3";
 const BIN = IS_WINDOWS ? "Scripts" : "bin";
 const PROGRAM = IS_WINDOWS ? "spd-lsp.exe" : "spd-lsp";
 
-/** Where uv and pipx put the programs of tools, and the environments of the tool spd-lsp; a desktop's PATH may lack them. */
+/** Where README, uv and pipx put the program, and the environments of the tool spd-lsp; a desktop's PATH may lack them. */
 function toolPrograms(env, home) {
   const data = env.XDG_DATA_HOME || path.join(home, ".local", "share");
   const bins = [env.UV_TOOL_BIN_DIR, env.PIPX_BIN_DIR, env.XDG_BIN_HOME, path.join(home, ".local", "bin")];
   const tools = [env.UV_TOOL_DIR, env.PIPX_HOME && path.join(env.PIPX_HOME, "venvs"), path.join(data, "uv", "tools")];
   tools.push(path.join(data, "pipx", "venvs"), path.join(home, ".local", "pipx", "venvs"));
   tools.push(...(env.APPDATA ? [path.join(env.APPDATA, "uv", "tools")] : []));
+  const readme = path.join(home, ".venvs", "spd-lsp", BIN);
   const inTools = tools.filter(Boolean).map((folder) => path.join(folder, "spd-lsp", BIN));
-  return [...bins.filter(Boolean), ...inTools].map((folder) => path.join(folder, PROGRAM));
+  return [...bins.filter(Boolean), ...inTools, readme].map((folder) => path.join(folder, PROGRAM));
 }
 
 /** The program in a virtual environment, or beside an interpreter. */

@@ -11,9 +11,9 @@ const LIST_TABLES = "spd-lsp.listTables";
 const USE_TABLES = "spd-lsp.useTables";
 
 class Commands {
-  /** install: installs the server into the extension's environment. */
-  constructor(session, status, log, install) {
-    Object.assign(this, { session, status, log, install });
+  /** install: installs the server into the extension's environment. models: for choosing one. */
+  constructor(session, status, log, install, models) {
+    Object.assign(this, { session, status, log, install, models });
   }
 
   /** The command ids of the manifest, and what they do. */
@@ -21,10 +21,17 @@ class Commands {
     return {
       menu: () => this.openMenu(),
       pause: () => this.pause(),
+      snooze: () => this.snooze(),
+      automatic: () => this.switchAutomatic(),
+      drafts: () => this.chooseDraft(),
+      next: () => this.showOther(1),
+      previous: () => this.showOther(-1),
+      words: () => vscode.workspace.getConfiguration("editor").update("wordBasedSuggestions", "off", vscode.ConfigurationTarget.Global),
       language: () => this.switchLanguage(),
       index: () => this.onFolder(INDEX_FOLDER),
       exclude: () => this.onFolder(EXCLUDE_FOLDER),
       tables: () => this.chooseTables(),
+      model: () => this.models.choose(),
       why: () => this.explain(),
       install: () => this.install(),
       restart: () => this.session.restart(),
@@ -43,12 +50,15 @@ class Commands {
     const { paused } = this.session.settings;
     const language = vscode.window.activeTextEditor?.document.languageId;
     const folder = currentFolder();
+    const isIndexed = this.status.known.record?.indexed === true;
+    const { usage } = this.status.known.record ?? {};
     const isOff = language && disabledLanguages().includes(language);
     const item = (icon, label, command) => ({ label: `$(${icon}) ${label}`, run: this.handlers[command] });
     const always = [
       { ...item("question", "Why is there no suggestion?", "why"), detail: summary(this.status.known).lines.join(" \u00b7 ") },
       item("debug-restart", "Restart the server", "restart"),
       item("output", "Show the log", "log"),
+      ...(usage ? [{ label: `$(graph) ${usage}`, detail: "on this machine; spd-lsp stats has more", run: () => {} }] : []),
       item("settings-gear", "Open the settings", "settings"),
     ];
     if (!this.session.isRunning) {
@@ -56,8 +66,12 @@ class Commands {
     }
     return [
       item(paused ? "debug-start" : "debug-pause", paused ? "Resume completions" : "Pause completions", "pause"),
-      ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${language}`, "language")] : []),
-      ...(folder ? [item("database", `Index ${folder.name}`, "index"), item("list-filter", "Choose the n-gram tables", "tables")] : []),
+      item("clock", this.status.known.record?.snoozing ? "End the snooze" : "Snooze for 5 minutes", "snooze"),
+      ...(language ? [item("list-selection", "Show all drafts", "drafts")] : []),
+      ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${nameOf(language)}`, "language")] : []),
+      ...(folder && !isIndexed ? [item("database", `Index ${folder.name}`, "index")] : []),
+      ...(folder ? [item("list-filter", "Choose the n-gram tables", "tables")] : []),
+      item("server-environment", "Choose the model", "model"),
       ...always,
     ];
   }
@@ -65,6 +79,39 @@ class Commands {
   pause() {
     this.session.setPaused(!this.session.settings.paused);
     return this.status.ask();
+  }
+
+  async snooze() {
+    await this.answer(() => this.session.snooze());
+    return this.status.ask();
+  }
+
+  /** Offer completions only when the user asks for them, or also while they type. */
+  switchAutomatic() {
+    const settings = vscode.workspace.getConfiguration(SECTION);
+    return settings.update("automatic", !settings.get("automatic", true), vscode.ConfigurationTarget.Global);
+  }
+
+  /** List all drafts at the cursor; the chosen one is inserted. */
+  async chooseDraft() {
+    const editor = vscode.window.activeTextEditor;
+    const drafts = editor && (await this.answer(() => this.session.drafts(editor)));
+    if (!drafts?.length) {
+      return drafts && this.explain();
+    }
+    const { active } = editor.selection;
+    const items = drafts.map(({ text, label, details }) => {
+      const [first, ...others] = label.trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
+      return { label: first, description: details, detail: others.join(" \u23ce ") || undefined, text };
+    });
+    const chosen = await vscode.window.showQuickPick(items, { title: "spd-lsp: all drafts" });
+    return chosen && editor.edit((edit) => edit.insert(active, chosen.text));
+  }
+
+  /** Show another draft as ghost text; the status bar says which. */
+  async showOther(step) {
+    await vscode.commands.executeCommand(`editor.action.inlineSuggest.show${step > 0 ? "Next" : "Previous"}`);
+    this.status.move(step);
   }
 
   /** Turn completions off, or on again, for the language of the file that is being edited. */
@@ -108,18 +155,28 @@ class Commands {
   }
 
   /** The result of a command of the server; a failure is shown. */
-  async ask(command, ...args) {
+  ask(command, ...args) {
+    return this.answer(() => this.session.execute(command, ...args));
+  }
+
+  async answer(request) {
     if (!this.session.isRunning) {
       vscode.window.showErrorMessage(`spd-lsp: ${this.session.state.message}`);
       return undefined;
     }
     try {
-      return await this.session.execute(command, ...args);
+      return await request();
     } catch (error) {
       vscode.window.showErrorMessage(`spd-lsp: ${error.message}`);
       return undefined;
     }
   }
+}
+
+/** What VS Code calls a language. Example: `python` -> "Python". */
+function nameOf(language) {
+  const languages = vscode.extensions.all.flatMap(({ packageJSON }) => packageJSON.contributes?.languages ?? []);
+  return languages.find(({ id, aliases }) => id === language && aliases?.length)?.aliases[0] ?? language;
 }
 
 function disabledLanguages() {

@@ -11,6 +11,13 @@ const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => (
 const FIRST_PAUSE = 1_000; // milliseconds until the next attempt, doubled each time
 const LONGEST_PAUSE = 60_000;
 const STABLE = 60_000; // after so long the next attempt comes at once again
+// Tells the server that it may say when a longer ghost text is ready.
+const ASKS_AGAIN = {
+  fillClientCapabilities: (capabilities) => (capabilities.experimental = { ...capabilities.experimental, spdLonger: true }),
+  initialize: () => {},
+  getState: () => ({ kind: "static" }),
+  clear: () => {},
+};
 const STARTING = { kind: "starting", message: "the server is starting" };
 
 class Session {
@@ -24,6 +31,9 @@ class Session {
     this.timer = undefined;
     this.queue = Promise.resolve();
     this.lastFailure = "";
+    this.isGhostTextShown = false; // or was, before someone dismissed it
+    this.isAskingAgain = false;
+    this.onGhostText = () => {}; // called with the details of the drafts that may be shown
   }
 
   get isRunning() {
@@ -95,7 +105,19 @@ class Session {
       outputChannel: this.log,
       initializationOptions: () => this.settings.options(),
       initializationFailedHandler: () => false,
-      middleware: { workspace: { configuration: (...request) => this.settings.configuration(...request) } },
+      middleware: {
+        workspace: { configuration: (...request) => this.settings.configuration(...request) },
+        provideInlineCompletionItems: async (document, position, context, token, next) => {
+          const triggerKind = this.isAskingAgain ? vscode.InlineCompletionTriggerKind.Automatic : context.triggerKind;
+          const found = await next(document, position, { ...context, triggerKind }, token);
+          if (!token.isCancellationRequested) {
+            const details = (found?.items ?? found ?? []).map(({ command }) => command?.title ?? "");
+            this.isGhostTextShown = details.length > 0;
+            this.onGhostText(details);
+          }
+          return found;
+        },
+      },
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue, handled: true }),
         closed: () => {
@@ -104,7 +126,18 @@ class Session {
         },
       },
     });
+    client.registerFeature(ASKS_AGAIN);
+    client.onNotification("spd-lsp/longer", ({ uri }) => this.askAgain(client.protocol2CodeConverter.asUri(uri)));
     return client;
+  }
+
+  /** Ask for ghost text again, as if by typing: a whole block is ready where its first line is shown. */
+  async askAgain(uri) {
+    if (this.isGhostTextShown && vscode.window.activeTextEditor?.document.uri.toString() === uri.toString()) {
+      this.isAskingAgain = true;
+      await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger").then(undefined, () => {});
+      this.isAskingAgain = false;
+    }
   }
 
   /** Note why there is no server, and start one after a pause. */
@@ -154,6 +187,26 @@ class Session {
     const document = vscode.window.activeTextEditor?.document;
     const textDocument = document && { uri: this.client.code2ProtocolConverter.asUri(document.uri) };
     return this.client.sendRequest("spd-lsp/status", { textDocument });
+  }
+
+  /** All drafts at the cursor of an editor. */
+  drafts({ document, selection }) {
+    const { asTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
+    const place = { textDocument: asTextDocumentIdentifier(document), position: asPosition(selection.active) };
+    return this.client.sendRequest("spd-lsp/drafts", place);
+  }
+
+  /** Where the change just made in an editor is wanted, too: at most so many places. */
+  async nextEdits({ document, selection }, limit) {
+    const { asVersionedTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
+    const place = { textDocument: asVersionedTextDocumentIdentifier(document), position: asPosition(selection.active) };
+    const context = { triggerKind: 2, limit };
+    return (await this.client.sendRequest("textDocument/copilotInlineEdit", { ...place, context })).edits;
+  }
+
+  /** Offer nothing while the user types for five minutes, or again. */
+  snooze() {
+    return this.client.sendRequest("spd-lsp/snooze");
   }
 
   /** Run one of the server's commands. */

@@ -3,8 +3,11 @@
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/** What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer. */
-function summary({ session, record, paused }) {
+/**
+ * What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer;
+ * `drafts` are the details of those that ghost text can show, of which it shows number `shown`.
+ */
+function summary({ session, record, paused, drafts = [], shown = 0 }) {
   if (session.kind === "starting") {
     return { icon: "loading~spin", text: "spd", lines: [session.message] };
   }
@@ -14,7 +17,14 @@ function summary({ session, record, paused }) {
   if (!record) {
     return { icon: "warning", text: "spd", lines: ["the server does not answer; restart it"] };
   }
-  return { ...state(record, paused), lines: details(record, paused) };
+  const { icon, text } = state(record, paused);
+  return { icon, text: text === "spd" && drafts.length > 1 ? choice(drafts, shown) : text, lines: details(record, paused) };
+}
+
+/** Which draft is shown, of how many, and the key for the next. Example: `spd: 48 % \u00b7 1/3 Alt+]`. */
+function choice(drafts, shown) {
+  const [probability] = /^\d+ % \u00b7 /.exec(drafts[shown]) ?? [""];
+  return `spd: ${probability}${shown + 1}/${drafts.length} Alt+]`;
 }
 
 function state(record, paused) {
@@ -27,6 +37,12 @@ function state(record, paused) {
   }
   if (paused) {
     return { icon: "debug-pause", text: "spd: paused" };
+  }
+  if (record.snoozing) {
+    return { icon: "clock", text: `spd: snoozing ${Math.ceil(record.snoozing / 60)} min` };
+  }
+  if (record.automatic === false) {
+    return { icon: "debug-pause", text: "spd: on request" };
   }
   if (record.indexing) {
     return { icon: "sync~spin", text: `spd: indexing ${percent(record.indexing.share)}` };
@@ -47,6 +63,7 @@ function details(record, paused) {
   add(!paused && record.documentReason, () => `off here: ${record.documentReason}`);
   const why = record.notIndexedReason || "its own names are unknown";
   add(record.indexed === false, () => `this folder is not indexed: ${why}`);
+  add(record.problem, () => record.problem);
   add(record.model, () => `model: ${record.model}`);
   add(record.tables?.length, () => `n-grams: ${record.tables.join(", ")}`);
   const reused = `no pass (the one before: ${record.lastMilliseconds} ms)`; // the user typed along with it

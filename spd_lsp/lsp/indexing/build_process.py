@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from ngram_builders.programs import AWAY, python
+from ngram_builders.programs import NEUTRAL_CWD, python
 from spd_lsp.ngrams.background_process import BACKGROUND, lower_priority
 
 PROGRESS, BUILT, LARGE, SKIPPED, FAILED = "progress", "built", "large", "skipped", "failed"
@@ -48,7 +48,7 @@ async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     try:
         process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=nothing, cwd=AWAY, creationflags=BACKGROUND
+            command, stdin=pipe, stdout=pipe, stderr=nothing, cwd=NEUTRAL_CWD, creationflags=BACKGROUND
         )
     except OSError as error:
         yield BuildEvent(FAILED, f"cannot start a process: {error.strerror}")
@@ -71,7 +71,7 @@ async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:
 
 
 class _Lines:
-    """What a process prints, and b"" for ever when it has ended.
+    """What a process prints, and b"" forever when it has ended.
 
     A thread reads it and waits for the end: asyncio's own processes print tracebacks if the event loop ends first.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +44,11 @@ from spd_lsp.lsp.indexing.eligibility import (
     reason_not_to_index,
     refusal,
 )
-from spd_lsp.lsp.indexing.table_choice import has_table, list_tables, use_tables
-from spd_lsp.lsp.protocol import safe_traceback, work_done_progress
-from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.lsp.protocol import WorkDoneProgress
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.printable import printable
+from spd_lsp.progress import format_count
+from spd_lsp.safe_logging import safe_traceback
 from spd_lsp.settings import Settings
 
 _INDEX_COMMAND = "spd-lsp.indexFolder"
@@ -76,11 +77,8 @@ class _Target:
 class FolderIndexer:
     """The open folders of one session that are being indexed or wait for it."""
 
-    def __init__(
-        self, server: LanguageServer, on_change: Callable[[], None] = lambda: None, may_index: bool = True
-    ) -> None:
+    def __init__(self, server: LanguageServer, on_change: Callable[[], object] = lambda: None) -> None:
         """`on_change` is called when other tables serve a folder than before."""
-        self.may_index = may_index
         self.progress: tuple[str, float] | None = None  # of the build that runs: the folder's name, and the share
         self._server = server
         self._on_change = on_change
@@ -102,12 +100,13 @@ class FolderIndexer:
     def update(self, uris: list[str], settings: Settings, fingerprint: str | None) -> None:
         """Note which folders are open, and index those without a table. Without a model, `fingerprint` is None."""
         self._folders = uris
-        if fingerprint is None or not self.may_index:
+        if fingerprint is None:
             self.stop()
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
         packages = settings.indexing == "dependencies", settings.python_interpreter
-        before, self._target = self._target, _Target(registry, lasting(settings.model), fingerprint, *packages)
+        before = self._target
+        self._target = _Target(registry, absolute_model_name(settings.model), fingerprint, *packages)
         if before and (before.fingerprint, before.dependencies, before.interpreter) != (fingerprint, *packages):
             self.stop()
         wanted = set(uris) if settings.enabled and settings.indexing != "off" else set()
@@ -129,7 +128,7 @@ class FolderIndexer:
     async def index(self, *uris: str) -> None:
         """Index folders because the user wants it, whatever their size and the earlier answers."""
         if self._target is None:
-            self._tell("no folder can be indexed: the model is not loaded, or the server is at a port", shown=True)
+            self._tell("no folder can be indexed: the model is not loaded", shown=True)
             return
         for uri in map(str, uris or self._folders):
             self._enqueue(uri, requested=True)
@@ -152,14 +151,14 @@ class FolderIndexer:
         folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
         if folder is None or target is None:
             return []
-        return await asyncio.to_thread(list_tables, target.registry, folder, target.fingerprint)
+        return await asyncio.to_thread(_list_tables, target.registry, folder, target.fingerprint)
 
     async def use_tables(self, uri: str, *names: str) -> None:
         """Serve a folder from these tables only; without names, from those that fit."""
         folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
         if folder and target:
             try:
-                await asyncio.to_thread(use_tables, target.registry, folder, list(map(str, names)))
+                await asyncio.to_thread(_use_tables, target.registry, folder, names)
                 self._on_change()
             except UserError as error:
                 self._tell(str(error), shown=True)
@@ -170,7 +169,9 @@ class FolderIndexer:
             return None
         folders = [folder for uri in self._folders if (folder := file_path(uri))]
         is_inside = any(map(path.is_relative_to, folders))
-        return has_table(self._target.registry, path, self._target.fingerprint) or (False if is_inside else None)
+        serving = self._target.registry.domains_for(path, None)
+        has_table = any(table.fingerprint == self._target.fingerprint for table, _ in serving)
+        return has_table or (False if is_inside else None)
 
     def reason_not_indexed(self, path: Path | None) -> str:
         """Why the innermost open folder around a file was not indexed; empty if it was, or is not known."""
@@ -265,16 +266,16 @@ class FolderIndexer:
     async def _build(self, folder: Path, target: _Target, task: BuildTask) -> BuildEvent:
         """Run the build; how it ended. Nothing is shown before there is something to do."""
         async with AsyncExitStack() as stack:
-            report, event = None, None
+            display, event = None, None
             events = await stack.enter_async_context(aclosing(run_build(task)))
             async for event in events:
                 if event.kind == PROGRESS:
-                    if report is None:
+                    if display is None:
                         title = f"spd-lsp: indexing {printable(folder.name)}"
-                        display = work_done_progress(self._server, title, lambda: self._cancel(folder, target))
-                        report = stack.enter_context(display)
+                        display = WorkDoneProgress(self._server, title, lambda: self._cancel(folder, target))
+                        stack.callback(display.close)
                     self.progress = folder.name, event.share
-                    report("", event.share)
+                    display.report("", event.share)
             assert event
             return event
 
@@ -315,3 +316,22 @@ def _short_message(folder: str, counted: str) -> str:
     """Say that a folder was indexed. Example: ("shop", "2 files") -> `indexed shop (2 files)`."""
     room = _MAX_MESSAGE - len(f"indexed  ({counted})")
     return f"indexed {folder[:room]} ({counted})"
+
+
+def _list_tables(registry: Registry, folder: Path, fingerprint: str) -> list[dict[str, Any]]:
+    """Each table that the model can use, and whether it serves files in the folder."""
+    serving = {table.name for table, _ in registry.domains_for(folder / "file", None)}
+    return [
+        {
+            "name": table.name,
+            "detail": f"{format_count(table.files, 'file')}, {', '.join(table.languages)}",
+            "isUsed": table.name in serving,
+        }
+        for table in registry.domains()
+        if table.fault is None and table.fingerprint == fingerprint
+    ]
+
+
+def _use_tables(registry: Registry, folder: Path, names: Sequence[str]) -> None:
+    """Serve the folder from these tables only, with their own weights; without names, from those that fit."""
+    registry.assign_workspace(folder, [(name, registry.find(name).weight) for name in map(str, names)])

@@ -1,1 +1,1 @@
-"""How editors reach a server, and who may: standard streams, a socket of the user's own, a port with a token."""
+"""How editors reach a server, and who may: standard streams, or a Unix socket of the user's own."""

@@ -1,7 +1,6 @@
-"""Where servers listen and who may connect: a Unix socket for one user, a TCP port for whoever has its token.
+"""The Unix socket of a server that editors share, in a folder that only its user can enter.
 
-In: an address. Out: authenticated connections. Before anything else is sent, each end has made sure that the other
-one belongs to the same user. Knows nothing of LSP.
+In: a path. Out: connections whose other end belongs to the same user. Knows nothing of LSP.
 """
 
 from __future__ import annotations
@@ -12,82 +11,72 @@ import socket
 import stat
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import platformdirs
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold_lock
-from spd_lsp.lsp.transport.addresses import TcpAddress
-from spd_lsp.lsp.transport.private_files import WRITABLE_BY_OTHERS, check_private, ensure_private_folder
-from spd_lsp.lsp.transport.token_proof import (
-    HANDSHAKE_TIMEOUT,
-    authenticate_editor,
-    authenticate_server,
-    default_token_file,
-    load_or_create_token,
-    load_token,
-)
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-
-class SocketEndpoint:
-    """A Unix socket in a folder that only its user can enter."""
-
-    def __init__(self, path: Path, *, is_default: bool) -> None:
-        self.path = path
-        self.is_default = is_default
-
-    @property
-    def description(self) -> str:
-        """Where it is, and the command that editors run."""
-        command = "spd-lsp connect" if self.is_default else f"spd-lsp connect {self.path}"
-        return f"listening at {self.path}; editors run: {command}"
-
-    async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """Listen; the socket of a server that has ended is replaced."""
-        folder = ensure_private_folder(self.path.parent)
-        with hold_lock(folder / f".{self.path.name}.lock"):
-            return await asyncio.start_unix_server(serve, sock=bind(folder / self.path.name))
-
-    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the other end of a new connection may use the server: it must be the same user."""
-        return _is_same_user(writer.get_extra_info("socket"))
+_HAS_UNIX_SOCKETS = os.name == "posix"  # asyncio has none on Windows
+_ACCESSIBLE_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class TcpEndpoint:
-    """A TCP port, and the token that its editors need."""
-
-    def __init__(self, address: TcpAddress, token_file: Path | None = None) -> None:
-        self.address = address
-        self.token_file = token_file or default_token_file(address)
-        self.token = b""
-
-    @property
-    def description(self) -> str:
-        """Where it is, and the command that editors run."""
-        return (
-            f"listening at {self.address}, unencrypted; editors run: spd-lsp connect {self.address}; "
-            f"on other machines they need a copy of the token in {self.token_file}"
+def socket_path(path: str | None) -> Path:
+    """The socket that a user names, or without a name the default one, in an absolute path."""
+    if not _HAS_UNIX_SOCKETS:
+        raise UserError(
+            "Python has no Unix sockets on this system; run the server on Linux or macOS, and let the editor "
+            "start `ssh HOST spd-lsp connect`"
         )
-
-    async def open(self, serve: Serve) -> asyncio.AbstractServer:
-        """Listen; the token is created if it is missing."""
-        self.token = load_or_create_token(self.token_file)
-        try:
-            return await asyncio.start_server(serve, self.address.host, self.address.port)
-        except OSError as error:
-            reason = error.strerror or error
-            raise UserError(f"cannot listen at {self.address}: {reason}; choose another port") from error
-
-    async def authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the other end of a new connection may use the server: it must have the token."""
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return await authenticate_editor(reader, writer, self.token)
+    if path:
+        return Path(path).expanduser().absolute()  # editors pass `~` on
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without a login session: the fallback folder is checked as well
+            return platformdirs.user_runtime_path("spd-lsp", appauthor=False) / "server.sock"
+    except OSError as error:
+        raise UserError(f"no runtime folder for a socket ({error}); name a socket yourself") from error
 
 
-Endpoint = SocketEndpoint | TcpEndpoint
+async def listen(path: Path, serve: Serve) -> asyncio.AbstractServer:
+    """Listen at a socket; that of a server that has ended is replaced."""
+    return await asyncio.start_unix_server(serve, sock=private_socket(path))
+
+
+def private_socket(path: Path) -> socket.socket:
+    """A listening socket in a folder that only its user can enter; that of a server that has ended is replaced."""
+    folder = _ensure_private_folder(path.parent)
+    with hold_lock(folder / f".{path.name}.lock"):
+        return bind(folder / path.name)
+
+
+def _ensure_private_folder(folder: Path) -> Path:
+    """The folder with its links resolved, created if it is missing; refused if others may enter it."""
+    try:
+        for path in [*reversed(folder.parents), folder]:
+            if not path.is_dir():
+                path.mkdir(mode=0o700, exist_ok=True)
+        folder = folder.resolve(strict=True)
+        status = folder.stat()
+    except OSError as error:
+        raise UserError(f"cannot use the folder {folder}: {error.strerror}; choose another one") from error
+    _check_private(folder, status, _ACCESSIBLE_BY_OTHERS, "choose a folder of your own, and run `chmod 700` on it")
+    return folder
+
+
+def _check_private(path: Path, status: os.stat_result, forbidden: int, remedy: str) -> None:
+    """Refuse what belongs to another user, or has one of the forbidden permission bits."""
+    if status.st_uid != os.geteuid():
+        raise UserError(f"{path} is owned by user {status.st_uid}, not by you; choose another one")
+    if status.st_mode & forbidden:
+        mode = stat.S_IMODE(status.st_mode)
+        raise UserError(f"{path} is accessible to other users (mode {mode:o}); {remedy}")
 
 
 def bind(path: Path) -> socket.socket:
@@ -125,7 +114,7 @@ def _remove_stale_socket(path: Path) -> None:
     raise UserError(f"another server listens at {path}; stop it or choose another path")
 
 
-def _is_same_user(wire: socket.socket) -> bool:
+def is_same_user(wire: socket.socket) -> bool:
     """Whether the other end is the same user. Only Linux tells; elsewhere the folder's permissions must do."""
     if sys.platform != "linux":
         return True
@@ -137,53 +126,19 @@ def _is_same_user(wire: socket.socket) -> bool:
 def connect_to_socket(path: Path) -> socket.socket:
     """A connection to the user's own server, or to one on another machine through a socket that ssh forwards."""
     wire = socket.socket(socket.AF_UNIX)
-    with _closed_on_error(wire):
-        try:
-            path = path.parent.resolve(strict=True) / path.name
-            for file in (path.parent, path):
-                remedy = f"run `chmod go-w {file}`, or others could listen there"
-                check_private(file, file.lstat(), WRITABLE_BY_OTHERS, remedy)
-            wire.connect(str(path))
-        except OSError as error:
-            reason = error.strerror or error
-            raise UserError(f"no server at {path} ({reason}); start one with `spd-lsp serve --socket`") from error
-        if not _is_same_user(wire):
+    try:
+        path = path.parent.resolve(strict=True) / path.name
+        for file in (path.parent, path):
+            remedy = "others could listen there; have the socket in a folder that only you can write to"
+            _check_private(file, file.lstat(), _WRITABLE_BY_OTHERS, remedy)
+        wire.connect(str(path))
+        if not is_same_user(wire):
             raise UserError(f"the server at {path} is another user's; nothing was sent to it")
-    return wire
-
-
-def connect_to_port(address: TcpAddress, token_file: Path | None = None) -> socket.socket:
-    """A connection to the server that has the token."""
-    token_file = token_file or default_token_file(address)
-    try:
-        wire = socket.create_connection((address.host, address.port), HANDSHAKE_TIMEOUT)
     except OSError as error:
+        wire.close()
         reason = error.strerror or error
-        raise UserError(
-            f"no server at {address} ({reason}); start one there with `spd-lsp serve --tcp {address}`"
-        ) from error
-    with _closed_on_error(wire):
-        remedy = "copy it from the machine that runs the server, or name it with --token-file"
-        token = load_token(token_file, remedy)
-        try:
-            has_token = authenticate_server(wire, token)
-        except OSError as error:
-            raise UserError(
-                f"what listens at {address} closed the connection or did not answer ({error.strerror or error}): "
-                "the server is busy or it is another program; nothing was sent to it; try again"
-            ) from error
-        if not has_token:
-            raise UserError(
-                f"the server at {address} does not have the token in {token_file}: it is not yours, or has a "
-                "newer token; nothing was sent to it"
-            )
-    return wire
-
-
-@contextmanager
-def _closed_on_error(wire: socket.socket) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
+        raise UserError(f"no server at {path} ({reason}); start one with `spd-lsp serve --socket`") from error
+    except UserError:
         wire.close()
         raise
+    return wire

@@ -1,6 +1,6 @@
-"""Runs servers: one over standard input and output, or one for each editor that connects to an endpoint.
+"""Runs servers: one over standard input and output, or one for each editor that connects to a socket.
 
-Sessions at an endpoint share the model. The endpoint decides who may connect; here they are only counted.
+Sessions at a socket share the model.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from pygls.io_ import run_async
 
-from spd_lsp.lsp.protocol import log_to_stderr, safe_traceback
+from ngram_builders.registry.locks import is_running
 from spd_lsp.lsp.server import SpdServer
-from spd_lsp.lsp.transport.access import Endpoint
-from spd_lsp.lsp.transport.editor_process import process_ended
+from spd_lsp.lsp.transport.access import is_same_user, listen
 from spd_lsp.lsp.transport.streams import (
     HeaderReader,
     InvalidMessageSize,
@@ -31,6 +30,7 @@ from spd_lsp.lsp.transport.streams import (
     SocketWriter,
     StandardInput,
 )
+from spd_lsp.safe_logging import log_to_stderr, safe_traceback
 
 if TYPE_CHECKING:
     from spd_lsp.models.base import Engine
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     OpenModel = Callable[[Path, str, Report], Any]  # folder, device -> an engine
 
 
-_MAX_SESSIONS = 64
-_MAX_UNAUTHENTICATED = 64  # connections
-_MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait for ever, as for a file on a lost network disk
+_POLL_SECONDS = 3.0  # between two looks whether the editor still runs
+_MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait forever, as for a file on a lost network disk
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
 log = logging.getLogger(__name__)
@@ -77,8 +76,12 @@ async def _serve_editor(server: SpdServer, writer: PipeWriter) -> None:
 
 
 async def _exit_with_editor(server: SpdServer) -> None:
-    """Exit when the editor's process has ended; the thread that waits for input would block a normal exit."""
-    process = await process_ended(lambda: server.editor_process)
+    """Exit when the editor's process has ended, though another one may still hold the pipe open.
+
+    The thread that waits for input would block a normal exit.
+    """
+    while (process := server.editor_process) is None or is_running(process):
+        await asyncio.sleep(_POLL_SECONDS)
     log.warning("the editor's process %d has ended", process)
     os._exit(_exit_status(server))
 
@@ -106,41 +109,37 @@ class SharedModel:
 
 
 def serve_many(
-    endpoint: Endpoint,
+    path: Path,
     make_server: Callable[[], SpdServer],
-    report: Report = log.info,
+    announce: Callable[[], None] = lambda: None,
     *,
-    max_sessions: int = _MAX_SESSIONS,
+    max_sessions: int = 64,
     verbose: int = 0,
-) -> int:
-    """Serve every editor that connects to the endpoint with a server of its own, until the process is ended."""
+) -> None:
+    """Serve every editor that connects to a socket with a server of its own, until the process is ended."""
     _set_up_process(verbose)
-    asyncio.run(_listen(endpoint, Sessions(endpoint, make_server, max_sessions), report))
-    return 0
 
+    async def serve() -> None:
+        async with await listen(path, Sessions(make_server, max_sessions).serve) as listener:
+            announce()
+            await listener.serve_forever()
 
-async def _listen(endpoint: Endpoint, sessions: Sessions, report: Report) -> None:
-    listener = await endpoint.open(sessions.serve)
-    report(endpoint.description)
-    async with listener:
-        await listener.serve_forever()
+    asyncio.run(serve())
 
 
 class Sessions:
-    """The editors of an endpoint, and no more of them than allowed."""
+    """The editors that share a server, and no more of them than allowed."""
 
-    def __init__(self, endpoint: Endpoint, make_server: Callable[[], SpdServer], max_sessions: int) -> None:
-        self.endpoint = endpoint
+    def __init__(self, make_server: Callable[[], SpdServer], max_sessions: int) -> None:
         self.make_server = make_server
         self.max_sessions = max_sessions
-        self.unauthenticated: dict[asyncio.Task[bool], None] = {}  # oldest first
         self.open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a new connection, if it may connect."""
+        """Serve a new connection, if it is the user's own."""
         out = SocketWriter(writer)
-        if not await self._authenticate(reader, writer):
-            log.info("a connection was refused: not authenticated")
+        if not is_same_user(writer.get_extra_info("socket")):
+            log.info("a connection was refused: it is another user's")
             out.close()
         elif self.open >= self.max_sessions:
             log.warning("a connection was refused: %d editors are connected", self.open)
@@ -158,21 +157,6 @@ class Sessions:
         """Free the reference cycles of ended sessions while nobody waits."""
         if not self.open:
             gc.collect()
-
-    async def _authenticate(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether a connection may use the server; of too many that say nothing, the oldest is dropped."""
-        if len(self.unauthenticated) >= _MAX_UNAUTHENTICATED:
-            next(iter(self.unauthenticated)).cancel()
-        waiting = asyncio.ensure_future(self.endpoint.authenticate(reader, writer))
-        self.unauthenticated[waiting] = None
-        try:
-            await asyncio.wait([waiting])
-            return not waiting.cancelled() and waiting.result()
-        except OSError:
-            return False  # it has left
-        finally:
-            waiting.cancel()
-            del self.unauthenticated[waiting]
 
 
 def _too_many_editors(max_sessions: int) -> bytes:

@@ -31,7 +31,7 @@ class Reader(Protocol):
         """Read a line with its end."""
 
     def readexactly(self, n: int) -> Awaitable[bytes]:
-        """Read so many bytes."""
+        """Read this many bytes."""
 
 
 class StandardInput:

@@ -285,7 +285,9 @@ async def test_with_dependencies_what_a_project_imports_is_known_too(shop: Path,
         editor.notify("spd-lsp/options", options)
         await until(lambda: "1 package" in str(told(editor)))
         await until_offered(editor, asked)
-    assert [domain.name for domain in registry.domains()] == ["pypi-habits@1.0", "shop"]
+    package, folder = (domain.name for domain in registry.domains())
+    assert package.startswith("pypi-habits@1.0-")
+    assert folder == "shop"
     async with opened(registry, shop, initializationOptions=options) as editor:
         await left_alone(editor, "it and its packages have tables")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from click.testing import CliRunner
 
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.wiring import load_completer
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import MENU, Editor, at, session
+from tests.lsp.lsp_client import MENU, TIMEOUT, Editor, at, session
 
 pytestmark = pytest.mark.slow  # loads the model and builds tables
 SOURCE = "def total(prices):\n    return sum(prices)\n"
@@ -83,8 +84,16 @@ async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path)
     status = await editor.status()
     assert (status["model"], status["tables"]) == ("starter", [])
     editor.open(SOURCE + "print(total(", uri=file.as_uri())
+    await asyncio.wait_for(_until_served(editor, file, ["shop", "python"]), TIMEOUT)
+    assert (await editor.status())["tables"] == [], "that of the last completion"
     await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
     assert (await editor.status())["tables"] == ["shop", "python", "open files"]
+
+
+async def _until_served(editor: Editor, file: Path, names: list[str]) -> None:
+    params = {"textDocument": {"uri": file.as_uri()}}
+    while (await editor.request("spd-lsp/status", params))["tables"] != names:
+        await asyncio.sleep(0.01)
 
 
 async def test_chosen_tables_serve_the_next_completion_whichever_process_chose_them(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
-import secrets
+import re
 import subprocess
 import sys
 import threading
@@ -14,10 +13,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spd_lsp.lsp.transport.addresses import parse_tcp_address
-from spd_lsp.lsp.transport.token_proof import default_token_file
 from tests.lsp.lsp_client import Editor, at
-from tests.processes import TIMEOUT, free_port, wait_until
+from tests.processes import TIMEOUT, wait_until
 
 ROOT = Path(__file__).parents[2]
 OTHER_USER = 65534
@@ -33,24 +30,12 @@ def isolated_environment(folder: Path) -> dict[str, str]:
 
 @dataclass
 class Listener:
-    """A server process, its address, and what it writes to standard error."""
+    """A server process, its socket, and what it writes to standard error."""
 
     process: subprocess.Popen[str]
-    address: str
+    path: str
     folder: Path
     log: list[str] = field(default_factory=list)
-
-    @property
-    def token(self) -> bytes:
-        """Return the token of its port."""
-        state = self.folder / "xdg_state_home" / "spd-lsp"
-        return (state / default_token_file(parse_tcp_address(self.address)).name).read_bytes().strip()
-
-    @property
-    def memory(self) -> int:
-        """Return its resident memory in bytes."""
-        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def wait_for_log(self, text: str) -> str:
         """Wait until a line of its log contains the text; return the line."""
@@ -58,16 +43,18 @@ class Listener:
 
 
 @contextmanager
-def run_listener(folder: Path, *options: str, tcp: bool = False) -> Iterator[Listener]:
-    """Run a server on a socket or a port; check that no client has ended it."""
-    address = f"127.0.0.1:{free_port()}" if tcp else str(folder / "private" / "server.sock")
-    endpoint = ["--tcp" if tcp else "--socket", address]
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *endpoint, *options]
+def run_listener(folder: Path, *options: str, default: bool = False) -> Iterator[Listener]:
+    """Run a server on a socket of its own, or on the user's default one; check that no client has ended it."""
+    path = [] if default else [str(folder / "private" / "server.sock")]
+    data = ["--data-dir", str(folder / "data")]
+    command = [sys.executable, "-m", "spd_lsp", *data, "serve", "--socket", *path, *options]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
     assert process.stderr
-    server = Listener(process, address, folder, [process.stderr.readline()])
-    assert f"listening at {address}" in server.log[0], server.log
+    first = process.stderr.readline()
+    listening = re.fullmatch("listening at (.*); editors run: spd-lsp connect(.*)\n", first)
+    assert listening and listening[2] == "".join(f" {one}" for one in path), first
+    server = Listener(process, listening[1], folder, [first])
     log_reader = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
     log_reader.start()
     try:
@@ -82,15 +69,8 @@ def run_listener(folder: Path, *options: str, tcp: bool = False) -> Iterator[Lis
 
 @asynccontextmanager
 async def connected(server: Listener) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Open an authenticated connection."""
-    if server.address.startswith("127."):
-        reader, writer = await asyncio.open_connection(*server.address.split(":"))
-        nonce = secrets.token_bytes(32)
-        writer.write(b"spd-lsp proof 1\n" + nonce)
-        nonces = nonce + (await reader.readexactly(64))[:32]
-        writer.write(hmac.digest(server.token, b"editor" + nonces, "sha256"))
-    else:
-        reader, writer = await asyncio.open_unix_connection(server.address)
+    """Open a connection."""
+    reader, writer = await asyncio.open_unix_connection(server.path)
     try:
         yield reader, writer
     finally:

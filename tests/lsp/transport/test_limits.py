@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.lsp.server import create_server
+from spd_lsp.lsp.features import create_server
 from spd_lsp.lsp.transport import streams
-from spd_lsp.lsp.transport.access import SocketEndpoint
+from spd_lsp.lsp.transport.access import listen
 from spd_lsp.lsp.transport.serve import Sessions
 from tests.lsp.lsp_client import Editor, FakeCompleter, frame, until
 from tests.lsp.transport.listeners import (
@@ -87,26 +87,16 @@ def test_oversized_input_on_standard_input_ends_the_server_with_a_message(tmp_pa
     assert "Traceback" not in errors
 
 
-async def test_a_message_of_the_maximum_size_is_accepted(server: Listener):
-    async with editor_at(server) as editor:
-        padding = "x" * (streams.MAX_MESSAGE_BYTES - 200)
-        sent = frame({"jsonrpc": "2.0", "id": 7, "method": "spd-lsp/status", "params": {"padding": padding}})
-        assert streams.MAX_MESSAGE_BYTES - 200 < len(sent) < streams.MAX_MESSAGE_BYTES
-        reply = editor.expect(7)
-        editor.writer.write(sent)
-        assert "result" in await asyncio.wait_for(reply, TIMEOUT)
-
-
 async def test_an_editor_that_never_reads_is_disconnected_before_it_costs_memory(
     tmp_path: Path, monkeypatch, caplog
 ):
     """In this process and with a lower limit, because replies are small."""
     monkeypatch.setattr(streams, "MAX_UNSENT_BYTES", MEGABYTE // 4)
     tmp_path.chmod(0o700)
-    endpoint = SocketEndpoint(tmp_path / "server.sock", is_default=False)
-    sessions = Sessions(endpoint, lambda: create_server(lambda settings, report: FakeCompleter()), 9)
-    async with await endpoint.open(sessions.serve):
-        _, writer = await asyncio.open_unix_connection(endpoint.path, limit=1)
+    path = tmp_path / "server.sock"
+    sessions = Sessions(lambda: create_server(lambda settings, report: FakeCompleter()), 9)
+    async with await listen(path, sessions.serve):
+        _, writer = await asyncio.open_unix_connection(path, limit=1)
         writer.write(frame({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": INITIALIZE_PARAMS}))
         request = frame({"jsonrpc": "2.0", "id": 1, "method": "spd-lsp/status"}) * 100
         with suppress(ConnectionError):

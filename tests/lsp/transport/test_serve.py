@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
-from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
 from tests.lsp.lsp_client import Editor, at
 from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
-from tests.models.networks import FAST, random_network
-from tests.processes import TIMEOUT, free_port
+from tests.models.networks import NETWORKS, random_network
+from tests.processes import TIMEOUT
 
 CODE = "import argparse\n\nparser = argparse."
 
 
-@pytest.fixture(scope="module", params=["socket", "port"])
-def server(request, tmp_path_factory):
-    """A server with the bundled model."""
-    with run_listener(tmp_path_factory.mktemp("server"), "-v", tcp=request.param == "port") as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server with the bundled model, at the default socket."""
+    with run_listener(tmp_path_factory.mktemp("server"), "-v", default=True) as server:
         yield server
 
 
@@ -75,8 +71,8 @@ ENDLESS = """
 import sys, time
 from pathlib import Path
 from types import SimpleNamespace
-from spd_lsp.lsp import server
-from spd_lsp.lsp.transport import access, serve
+from spd_lsp.lsp import features
+from spd_lsp.lsp.transport import serve
 
 class Endless:
     tokens = SimpleNamespace(fingerprint="")
@@ -92,8 +88,8 @@ class Endless:
             check()
             time.sleep(0.001)
 
-make = lambda: server.create_server(lambda settings, report: Endless())
-serve.serve_many(access.SocketEndpoint(Path(sys.argv[1]), is_default=False), make)
+make = lambda: features.create_server(lambda settings, report: Endless())
+serve.serve_many(Path(sys.argv[1]), make)
 """
 
 
@@ -136,14 +132,14 @@ async def test_a_remote_editor_cannot_choose_the_model_or_a_folder(server):
         assert (await editor.status())["kind"] == "normal"
 
 
-async def test_connect_forwards_a_session_over_its_pipes(server):
+async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_pipes(server):
+    """Which is all that `ssh HOST spd-lsp connect` runs on the server's machine."""
     pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "spd_lsp",
         "connect",
-        server.address,
         env=isolated_environment(server.folder),
         **pipes,
     )
@@ -158,38 +154,9 @@ async def test_connect_forwards_a_session_over_its_pipes(server):
     assert await asyncio.wait_for(child.wait(), TIMEOUT) == 0
 
 
-def test_connect_to_a_port_without_a_server_says_how_to_start_one():
-    result = CliRunner().invoke(main, ["connect", f"127.0.0.1:{free_port()}"])
-    assert result.exit_code == 1
-    assert "start one there with `spd-lsp serve --tcp" in result.output
-
-
-def test_connect_to_a_socket_without_a_server_says_how_to_start_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    result = CliRunner().invoke(main, ["connect"])
-    assert result.exit_code == 1
-    assert "start one with `spd-lsp serve --socket`" in result.output
-
-
-def test_a_port_in_use_is_reported_in_one_line(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        command = [sys.executable, "-m", "spd_lsp", "serve", "--tcp", address]
-        environment = isolated_environment(tmp_path)
-        server = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-        )
-    assert server.returncode == 1
-    assert "choose another port" in server.stderr
-    assert "run_listener" not in server.stderr
-    assert "Traceback" not in server.stderr
-
-
 @pytest.mark.slow
 def test_a_model_is_opened_once_and_again_only_after_a_failure():
-    from spd_lsp.models.transformers_engine import TransformersEngine
+    from spd_lsp.models.torch.engine import TransformersEngine
 
     opened: list[str] = []
 
@@ -197,7 +164,7 @@ def test_a_model_is_opened_once_and_again_only_after_a_failure():
         opened.append(device)
         if len(opened) == 1:
             raise UserError("no")
-        return TransformersEngine(random_network(next(iter(FAST.values()))))
+        return TransformersEngine(random_network(NETWORKS["llama"]))
 
     shared = SharedModel(open_model)
     with pytest.raises(UserError):

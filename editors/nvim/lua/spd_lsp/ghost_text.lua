@@ -20,9 +20,8 @@ local function remaining(item)
   end
 end
 
--- Insert at the cursor, and move behind it.
-local function insert(text)
-  local row, column = unpack(vim.api.nvim_win_get_cursor(0))
+--- Insert a text, and move behind it.
+function M.insert(text, row, column)
   local lines = vim.split(text, "\n")
   vim.api.nvim_buf_set_text(0, row - 1, column, row - 1, column, lines)
   vim.api.nvim_win_set_cursor(0, { row + #lines - 1, (#lines == 1 and column or 0) + #lines[#lines] })
@@ -34,7 +33,10 @@ local function accept(part)
     on_accept = function(item)
       local text = type(item.insert_text) == "string" and remaining(item)
       if text and text ~= "" then
-        insert(part(text))
+        M.insert(part(text), unpack(vim.api.nvim_win_get_cursor(0)))
+        if item.command and part(text) == text then -- the server counts what was accepted
+          vim.lsp.get_client_by_id(item.client_id):exec_cmd(item.command)
+        end
       end
     end,
   })

@@ -30,6 +30,7 @@ end
 local function enable(config)
   local clients = {}
   config.root_markers = nil
+  config.capabilities = nil -- there they would replace the others
   vim.api.nvim_create_autocmd("FileType", {
     pattern = config.filetypes,
     callback = function(event)

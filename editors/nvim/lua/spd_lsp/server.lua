@@ -28,6 +28,12 @@ function M.is_installed(cmd)
   return false
 end
 
+--- The server's program: on the PATH, or where the README puts it.
+function M.program(name)
+  local readme = vim.fn.expand("~/.venvs/spd-lsp/bin/" .. name)
+  return vim.fn.executable(name) == 0 and vim.fn.executable(readme) == 1 and readme or name
+end
+
 local function is_enabled()
   return vim.lsp.is_enabled == nil or vim.lsp.is_enabled("spd_lsp")
 end
@@ -50,15 +56,23 @@ function M.watch()
       M.send_cursor(event.buf)
     end,
   })
+  local function check(filetype)
+    local config = is_enabled() and vim.lsp.config.spd_lsp
+    if config and vim.tbl_contains(config.filetypes or {}, filetype) then
+      M.is_installed(config.cmd)
+    end
+  end
   vim.api.nvim_create_autocmd("FileType", {
     group = group,
     callback = function(event)
-      local config = is_enabled() and vim.lsp.config.spd_lsp
-      if config and vim.tbl_contains(config.filetypes or {}, event.match) then
-        M.is_installed(config.cmd)
-      end
+      check(event.match)
     end,
   })
+  vim.schedule(function() -- plugin managers may load this after a file was opened
+    for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+      check(vim.bo[buffer].filetype)
+    end
+  end)
 end
 
 --- Attach the server to all buffers again; replaced by setup() before Neovim 0.11.

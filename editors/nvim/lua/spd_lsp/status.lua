@@ -21,12 +21,15 @@ function M.describe(status)
     add("model: %s", status.model)
   end
   if type(status.tables) == "table" and #status.tables > 0 then
-    add("n-grams of the last completion: %s", table.concat(status.tables, ", "))
+    add("n-grams: %s", table.concat(status.tables, ", "))
   end
   if (status.lastPasses or 0) > 0 then
     add("last completion: %d passes, %d ms", status.lastPasses, status.lastMilliseconds)
   elseif status.lastMilliseconds > 0 then -- the user typed along with it
     add("last completion: no pass (the one before: %d ms)", status.lastMilliseconds)
+  end
+  if (status.snoozing or 0) > 0 then
+    add("snoozing for %d s", status.snoozing)
   end
   if status.indexed == false then
     local why = status.notIndexedReason

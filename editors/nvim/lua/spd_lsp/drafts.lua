@@ -1,0 +1,38 @@
+-- All drafts at the cursor in a list, of which one is inserted.
+
+local server = require("spd_lsp.server")
+
+local M = {}
+
+local function choose(client, notify)
+  local buffer = vim.api.nvim_get_current_buf()
+  local row, column = unpack(vim.api.nvim_win_get_cursor(0))
+  local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
+  server.request(client, "spd-lsp/drafts", params, function(problem, drafts)
+    if problem or #drafts == 0 then
+      return notify(problem and problem.message or "no draft; :SpdStatus says why")
+    end
+    vim.ui.select(drafts, {
+      prompt = "spd-lsp drafts",
+      format_item = function(draft)
+        return ("%s  (%s)"):format(vim.trim(draft.label):gsub("\n", " ⏎ "), draft.details)
+      end,
+    }, function(draft)
+      if draft and vim.api.nvim_get_current_buf() == buffer then
+        require("spd_lsp.ghost_text").insert(draft.text, row, column)
+      end
+    end)
+  end)
+end
+
+--- List the drafts at the cursor; in normal mode at the last character of a line, those behind it.
+function M.show(client, notify)
+  if vim.fn.mode() == "n" then
+    vim.cmd(vim.fn.col(".") >= vim.fn.col("$") - 1 and "startinsert!" or "startinsert")
+  end
+  vim.schedule(function()
+    choose(client, notify)
+  end)
+end
+
+return M

@@ -1,0 +1,122 @@
+"""Counts of what was offered and accepted, in a small file of numbers on this machine. Never code, and never sent.
+
+In: completions that are offered, and what editors say they inserted. Out: counts by language and source. All
+servers of a user add to one file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ngram_builders.errors import UserError
+from ngram_builders.registry.locks import hold_lock
+from ngram_builders.scratch import replace_file
+from spd_lsp.completion.offer import CompletionResult
+
+COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds")  # saved keystrokes, and the model's time
+_OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS = range(len(COLUMNS))
+_SOURCES = ("model", "copies", "names")
+_FILE = "usage.json"
+_MAX_LANGUAGE = 40  # characters of an editor's language id
+_MAX_KEYSTROKES = 100_000  # of one completion
+
+log = logging.getLogger(__name__)
+
+Counts = Counter[tuple[str, str, int]]  # of a language, a source and one of the numbers above
+
+
+class Usage:
+    """What one session counts, until it is added to the file."""
+
+    def __init__(self) -> None:
+        self.offers: list[tuple[str | None, CompletionResult]] = []  # not counted yet, as requests cannot wait
+        self._new: Counts = Counter()
+        self._best = ""  # that was offered last
+
+    def _count_offers(self) -> None:
+        for language, result in self.offers:
+            if result.completions:
+                self._count_offer(language, result)
+        self.offers.clear()
+
+    def _count_offer(self, language: str | None, result: CompletionResult) -> None:
+        """Count the best completion, unless it is what is left of the last one."""
+        best = result.completions[0]
+        name = language or "none"
+        self._new[name, best.kind, _OFFERED] += not self._best.endswith(best.text)
+        self._new[name, best.kind, _MILLISECONDS] += round(1000 * result.seconds) if result.passes else 0
+        self._best = best.text
+
+    def note_acceptance(self, *accepted: object) -> None:
+        """Count what an editor inserted: language, source and characters, unless they cannot be ours."""
+        language, source, characters, *_ = (*accepted, None, None, None)
+        if not (isinstance(language, str) and isinstance(source, str) and isinstance(characters, int)):
+            return
+        if language.isprintable() and source in _SOURCES and 0 < characters <= _MAX_KEYSTROKES:
+            name = language[:_MAX_LANGUAGE]
+            self._new[name, source, _ACCEPTED] += 1
+            self._new[name, source, _KEYSTROKES] += characters - 1  # one accepts it
+
+    def take(self) -> Counts:
+        """What was counted since the last time."""
+        self._count_offers()
+        taken, self._new = self._new, Counter()
+        return taken
+
+    def summary(self, folder: Path) -> str:
+        """All that was counted on this machine, in a line; "" if nothing was accepted."""
+        try:
+            total = read_counts(folder) + self._new
+        except UserError:
+            return ""
+        accepted, keystrokes = (_total(total, number) for number in (_ACCEPTED, _KEYSTROKES))
+        return f"{accepted} accepted, {keystrokes} keystrokes saved" if accepted else ""
+
+
+def add_counts(folder: Path, counts: Counts) -> None:
+    """Add counts to the file; where it cannot be written they are lost."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with hold_lock(folder / f".{_FILE}.lock"):
+            _write(folder, read_counts(folder) + counts)
+    except (OSError, UserError) as error:
+        log.debug("usage is not counted: %s", error)
+
+
+def _total(counts: Counts, number: int) -> int:
+    return sum(count for (*_, kind), count in counts.items() if kind == number)
+
+
+def read_counts(folder: Path) -> Counts:
+    """What was counted so far; UserError if the file is damaged."""
+    file = folder / _FILE
+    try:
+        rows = json.loads(file.read_bytes())
+        return Counter(
+            {(language, source, n): int(row[n]) for language, source, *row in rows for n in range(len(COLUMNS))}
+        )
+    except FileNotFoundError:
+        return Counter()
+    except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
+        raise UserError(f"cannot read {file}; `spd-lsp stats --reset` begins a new one") from error
+
+
+def _write(folder: Path, counts: Counts) -> None:
+    lines = (json.dumps(row) for row in rows_of(counts))
+    replace_file(folder / _FILE, [b"[\n" + ",\n".join(lines).encode() + b"\n]\n"])
+
+
+def rows_of(counts: Counts) -> list[list[Any]]:
+    """A row for each language and source: those, and their numbers."""
+    names = sorted({(language, source) for language, source, _ in counts})
+    numbers = range(len(COLUMNS))
+    return [[language, source, *(counts[language, source, n] for n in numbers)] for language, source in names]
+
+
+def reset(folder: Path) -> None:
+    """Forget all counts."""
+    (folder / _FILE).unlink(missing_ok=True)

@@ -1,0 +1,201 @@
+"""What git and other programs do to hundreds of files is learnt by the real server while nobody asks.
+
+Answers are counted, and asked for until they are right: how long that takes is the machine's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.build import build
+from ngram_builders.registry.registry import Registry
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import PACKAGE, STARTER
+from tests.lsp.lsp_client import Editor, at, texts, until
+from tests.lsp.test_server_live import SERVE, leave
+from tests.lsp.test_server_process import COMPLETION, process
+from tests.processes import TIMEOUT, commands_with
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="needs git"),
+]
+HABIT = """
+
+def load_{name}(gateway):
+    {name}_ledger = gateway.collect_{name}_entries(window={number}, strict=True)
+    return {name}_ledger
+"""
+ASKED = "def read_again(gateway):\n    {name}_ledger = gateway.coll"
+# A server whose builds do not give way to all else that this machine does.
+PROMPT_BUILDS = """
+from spd_lsp import cli
+from spd_lsp.ngrams import background_process
+
+background_process._PRIORITY = 0
+cli.main()
+"""
+COLOURS = ("amber", "coral", "dusky", "ember", "frost", "hazel", "ivory", "lunar", "ochre", "pearl")
+ANIMALS = ("otter", "heron", "raven", "tapir", "viper", "whale", "zebra", "bison", "camel", "egret")
+NAMES = [f"{colour}_{animal}" for animal in ANIMALS for colour in COLOURS]
+CHANGED, GONE = NAMES[:60], NAMES[60:100]  # one for each file that the second commit changes or deletes
+DELETED, WRITTEN = 3, 2  # in the protocol
+
+
+@dataclass(frozen=True)
+class History:
+    """A repository with two branches."""
+
+    folder: Path
+    changed: list[Path]
+    gone: list[Path]
+
+    def git(self, *arguments: str) -> None:
+        who = ("-c", "user.name=someone", "-c", "user.email=someone@localhost")
+        subprocess.run(["git", "-C", self.folder, *who, *arguments], check=True, capture_output=True)
+
+    def write(self) -> None:
+        """Add something that can be asked for to each file that changes."""
+        for number, (name, file) in enumerate(zip(CHANGED, self.changed, strict=True)):
+            file.write_text(file.read_text() + HABIT.format(name=name, number=number))
+
+    @property
+    def events(self) -> list[dict[str, object]]:
+        """What an editor reports of a checkout."""
+        kinds = [(file, WRITTEN) for file in self.changed] + [(file, DELETED) for file in self.gone]
+        return [{"uri": file.as_uri(), "type": kind} for file, kind in kinds]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """This package as a repository whose second branch changes 60 files and deletes 40."""
+    folder = tmp_path / "shop"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("starter", "__pycache__"))
+    files = sorted(file for file in folder.rglob("*.py") if file.stat().st_size > 200)
+    random.Random(0).shuffle(files)
+    history = History(folder, files[:60], files[60:100])
+    for number, (name, file) in enumerate(zip(GONE, history.gone, strict=True)):
+        file.write_text(file.read_text() + HABIT.format(name=name, number=number))
+    history.git("init", "-q", "-b", "main")
+    history.git("add", "-A")
+    history.git("commit", "-qm", "one")
+    history.git("checkout", "-q", "-b", "other")
+    history.write()
+    for file in history.gone:
+        file.unlink()
+    history.git("add", "-A")
+    history.git("commit", "-qm", "two")
+    history.git("checkout", "-q", "main")
+    return history
+
+
+def built(history: History, data: Path) -> Registry:
+    """A registry with a table of the repository as it is."""
+    tokens, registry = ModelTokenizer(STARTER), Registry(data)
+    build(
+        [history.folder],
+        "shop",
+        tokens.encode_batch,
+        end_of_text=tokens.end_of_text,
+        fingerprint=tokens.fingerprint,
+        vocab_size=tokens.vocab_size,
+        registry=registry,
+    )
+    return registry
+
+
+@asynccontextmanager
+async def serving(registry: Registry, folder: Path) -> AsyncIterator[Editor]:
+    """An editor that has opened a folder with a table."""
+    arguments = ("-c", PROMPT_BUILDS, "--data-dir", str(registry.folder), *SERVE)
+    async with process(*arguments) as (child, editor):
+        await editor.start(workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}])
+        await editor.ready()
+        yield editor
+        assert "Traceback" not in await leave(child, editor)
+
+
+async def answers(editor: Editor, folder: Path, names: list[str]) -> list[str]:
+    """The best completion where each name is asked for, in a new document."""
+    best = []
+    for name in names:
+        uri, text = (folder / f"asked_{name}.py").as_uri(), ASKED.format(name=name)
+        editor.open(text, uri)
+        found = texts(await editor.request(COMPLETION, at(1, len(text.split("\n")[1]), uri=uri)))
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+        best.append(next(iter(found), ""))
+    return best
+
+
+def right(best: list[str], names: list[str]) -> int:
+    """How many answers have the name that was asked for."""
+    return sum(f"collect_{name}_entries" in text for name, text in zip(names, best, strict=True))
+
+
+async def until_right(editor: Editor, folder: Path, names: list[str], how_many: Callable[[int], bool]) -> None:
+    """Ask now and then, so that most of the time nobody does, until so many answers are right."""
+    deadline = asyncio.get_running_loop().time() + TIMEOUT
+    while not how_many(found := right(await answers(editor, folder, names), names)):
+        assert asyncio.get_running_loop().time() < deadline, f"{found} of {len(names)} have their names"
+        await asyncio.sleep(1.0)
+
+
+async def fresh_answers(history: History, data: Path, names: list[str]) -> list[str]:
+    """What is answered from a table built of what is there now."""
+    async with serving(built(history, data), history.folder) as editor:
+        return await answers(editor, history.folder, names)
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
+async def test_a_checkout_is_known_before_a_table_is_built_and_then_as_if_built_anew(
+    history: History, tmp_path: Path, is_told: bool
+):
+    registry = built(history, tmp_path / "data")
+    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
+    gone, new = GONE[::4], CHANGED[::3]
+    async with serving(registry, history.folder) as editor:
+        await until_right(editor, history.folder, gone, lambda found: found == len(gone))
+        with registry.lock_for_build("shop"):  # for which the build waits
+            history.git("checkout", "-q", "other")
+            if is_told:
+                editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events})
+            await until(lambda: commands_with(rebuild))  # though nobody has asked
+            await until_right(editor, history.folder, gone, lambda found: found == 0)
+            await until_right(editor, history.folder, new, lambda found: found == len(new))
+            assert right(await answers(editor, history.folder, gone), gone) == 0
+        await until(lambda: not commands_with(rebuild))
+        expected = await fresh_answers(history, tmp_path / "fresh", new)
+        assert right(expected, new) == len(new)
+        assert await answers(editor, history.folder, new) == expected
+        assert right(await answers(editor, history.folder, gone), gone) == 0
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
+async def test_files_that_another_program_wrote_are_learnt_while_nobody_asks(
+    history: History, tmp_path: Path, is_told: bool
+):
+    registry, places = built(history, tmp_path / "data"), CHANGED[::3]
+    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
+    async with serving(registry, history.folder) as editor:
+        assert right(await answers(editor, history.folder, places), places) == 0
+        history.write()
+        if is_told:
+            editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events[: len(CHANGED)]})
+        await until(lambda: commands_with(rebuild))
+        await until(lambda: not commands_with(rebuild))
+        await asyncio.sleep(2.0)  # in which the table is opened
+        expected = await fresh_answers(history, tmp_path / "fresh", places)
+        assert right(expected, places) == len(places) == 20
+        assert await answers(editor, history.folder, places) == expected

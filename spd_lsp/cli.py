@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,24 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.commands.bench import bench
+from spd_lsp.command_options import print_status
 from spd_lsp.commands.build_ngrams import build_ngrams
+from spd_lsp.commands.compare import compare
 from spd_lsp.commands.complete import complete
 from spd_lsp.commands.connect import connect
 from spd_lsp.commands.doctor import doctor
-from spd_lsp.commands.evaluate import evaluate
 from spd_lsp.commands.models import models
 from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
+from spd_lsp.commands.stats import stats
 from spd_lsp.commands.transfer import export_domains, import_domain, pull_domains, push_domains
 from spd_lsp.commands.tune import tune
 from spd_lsp.commands.use import use
+from spd_lsp.commands.which import which
 from spd_lsp.commands.why import why
-from spd_lsp.commands.wiring import print_status
-from spd_lsp.extras import MODELS, missing_for_models
+from spd_lsp.evaluation.commands import evaluate
+from spd_lsp.extras import remedy_for
 from spd_lsp.settings import Settings, expand_home
 from spd_lsp.terminal import guard_output
 
@@ -57,9 +60,9 @@ class Commands(click.Group):
         except UserError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
-            if error.name not in MODELS:
+            if not (remedy := remedy_for(error.name)):
                 raise
-            raise click.ClickException(f"this command {missing_for_models()}") from error
+            raise click.ClickException(remedy) from error
 
 
 def _discard_output() -> None:
@@ -85,7 +88,13 @@ def main(ctx: click.Context, data_dir: str) -> None:
     ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
-for command in (serve, complete, doctor, models, bench, connect, build_ngrams, ngrams, evaluate):
+for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate):
     main.add_command(command)
-for command in (use, tune, rebuild, export_domains, import_domain, push_domains, pull_domains, why):
+for command in (use, compare, tune, rebuild, which, why):
     ngrams.add_command(command)
+for command in (export_domains, import_domain, push_domains, pull_domains):
+    ngrams.add_command(command)
+if find_spec("spd_lsp.evaluation.bench"):  # in a clone
+    from spd_lsp.evaluation.bench.command import bench
+
+    main.add_command(bench)

@@ -1,4 +1,4 @@
-"""What only those install who use it: packages of an extra in pyproject.toml, and the command that brings them."""
+"""What is not everywhere: packages of an extra in pyproject.toml, and what only contributors run, from a clone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from importlib.util import find_spec
 
 MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folders
+_FROM_CLONE = ("spd_lsp.evaluation", "spd_lsp.training")  # of which the wheel leaves out what users do not need
 
 
 def install_command(extra: str = "") -> str:
@@ -27,4 +28,20 @@ def missing_for_models() -> str:
         f"needs {' and '.join(missing)}, which {are} not installed; run: {install_command('models')}"
         if missing
         else ""
+    )
+
+
+def remedy_for(module: str | None) -> str:
+    """What to do where a command needs a module that is not there; "" if it should be."""
+    if module in MODELS:
+        return f"this command {missing_for_models()}"
+    if module in ("starlette", "uvicorn"):
+        return f"--http needs {module}; run: {install_command('http')}"
+    if module == "rapidfuzz":
+        return f"this command needs rapidfuzz; run: {install_command('bench')}"
+    if not (module or "").startswith(_FROM_CLONE):
+        return ""
+    return (
+        "this command is not part of the installed package, as only contributors need it; "
+        "run it from a clone of the repository"
     )

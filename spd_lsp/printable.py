@@ -17,22 +17,14 @@ _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-# Python decodes bytes that are not UTF-8 to U+DC80 to U+DCFF. Those up to 9F are C1 in single-byte terminals; the
-# others cannot be combined to a forbidden character.
-_SURROGATES, _BYTES = "\ud800-\udc9f\udd00-\udfff", "\udca0-\udcff"
-HIDDEN_CHARACTERS = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}{_BYTES}\r]")
-_UNPRINTABLE = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}{_BYTES}]|\r(?!\n)")
-_UNPRINTABLE_BUT_BYTES = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}]|\r(?!\n)")
+_SURROGATES = "\ud800-\udfff"  # also of bytes that are not UTF-8, some of which control a terminal
+HIDDEN_CHARACTERS = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}\r]")
+_UNPRINTABLE = re.compile(f"[{_CONTROL}{_INVISIBLE}{_SURROGATES}]|\r(?!\n)")
 
 
 def printable(text: str) -> str:
     """The text with such characters escaped. Example: an escape character -> the six characters `\\u001b`."""
     return _UNPRINTABLE.sub(_escape, text)
-
-
-def printable_bytes_kept(text: str) -> str:
-    """The same, but undecodable bytes stay unless they are C1, for streams that write them as they were."""
-    return _UNPRINTABLE_BUT_BYTES.sub(_escape, text)
 
 
 def as_json(value: Any) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from spd_lsp.printable import printable
 from spd_lsp.terminal import console
 
 ReportProgress = Callable[[str, int, int], None]  # stage, done, total
-Item = TypeVar("Item")
 
 SHOW_AFTER = 1.0  # seconds
 
@@ -49,21 +46,14 @@ def progress() -> Iterator[ReportProgress]:
 @contextmanager
 def resumable_progress() -> Iterator[ReportProgress]:
     """The same for a command that can be interrupted and resumed."""
+    import click  # which programs that only complete do without
+
     try:
         with progress() as report:
             yield report
     except KeyboardInterrupt:
         click.echo("interrupted; run the same command again to resume", err=True)
         click.get_current_context().exit(130)
-
-
-def track(items: Iterable[Item], stage: str, total: int = 0) -> Iterator[Item]:
-    """The items one by one, with a bar. Give a `total` for items without a length."""
-    total = len(items) if isinstance(items, Sized) else total
-    with progress() as report:
-        for done, item in enumerate(items):
-            report(stage, done, total)
-            yield item
 
 
 def format_bytes(number: int) -> str:

@@ -110,25 +110,33 @@ class Settings:
     )
     threads: int = _setting(
         0,
-        "maximum number of threads that the model computes with; 0: as many as measure best on the cores that "
-        "other programs leave",
+        "maximum number of threads for the model; 0: as many as run fastest on the cores that other programs "
+        "leave free",
         low=0,
         high=256,
     )
-    drafts: int = _setting(3, "number of completions to offer (k in the paper)", low=1, high=16, workspace=True)
+    drafts: int = _setting(3, "number of completions to offer", low=1, high=16, workspace=True)
     max_tokens: int = _setting(24, "maximum length of a completion, in tokens", low=1, high=512)
     context_tokens: int = _setting(
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.005, "offer nothing unasked below this probability of being exactly right", low=0.0, high=1.0
+        0.005, "while you type, hide completions less likely than this to be exactly right", low=0.0, high=1.0
+    )
+    automatic: bool = _setting(True, "offer completions while you type; else only when you ask for them")
+    delay: int = _setting(
+        0, "while you type, complete only once no key came for so many milliseconds", low=0, high=10_000
     )
     automatic_menu: bool = _setting(
         False, "open the completion menu while you type even in editors that show ghost text"
     )
+    one_line: bool = _setting(False, "offer one line at most, never a whole block")
+    next_edits: bool = _setting(
+        False, "after an edit, propose the other places in the file where the same change is wanted"
+    )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,
-        "language ids without completions",
+        "language ids for which nothing is completed",
         workspace=True,
     )
     indexing: str = _setting(
@@ -149,14 +157,6 @@ class Settings:
         "how drafts are written: `superposed` (they share the passes), `best-first` (a pass reads the likeliest), "
         "or `auto`: best-first in llama.cpp, else superposed",
         choices=("auto", "superposed", "best-first"),
-        advanced=True,
-    )
-    streams: int = _setting(
-        0,
-        "groups that the drafts are split into (g), one row of the forward pass each, closer to beam search; "
-        "0: two where a GPU reads two rows in the time of one, else one",
-        low=0,
-        high=16,
         advanced=True,
     )
     interpolation: str = _setting(
@@ -180,7 +180,8 @@ class Settings:
     )
     ngram_weight: float = _setting(
         1.0,
-        "factor on the odds of the n-grams against the model, which are less the surer it is of a token",
+        "how much the n-grams count against the model (a factor on their odds); the surer it is, the less they "
+        "count",
         low=0.0,
         high=100.0,
         advanced=True,
@@ -195,8 +196,8 @@ class Settings:
     )
     repository_prompt: bool = _setting(
         True,
-        "show models that were trained so (Qwen2.5-Coder, StarCoder2, Mellum) what a file imports and other open "
-        "files, if there is room in the prompt",
+        "let models trained for it (Qwen2.5-Coder, StarCoder2, Mellum) read imported modules and other open "
+        "files, as far as the prompt has room",
         advanced=True,
     )
     reset_every: int = _setting(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from spd_lsp.printable import printable, printable_bytes_kept
+from spd_lsp.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,9 +23,14 @@ class _PrintableStream:
     def __init__(self, stream: TextIO) -> None:
         self.wrapped = stream
 
+    @property
+    def buffer(self) -> _PrintableBytes:
+        """For bytes: click writes the scripts of shells so."""
+        return _PrintableBytes(self)
+
     def write(self, text: str) -> int:
         """Write a text with unprintable characters escaped."""
-        shown = printable_bytes_kept(text)
+        shown = printable(text)
         try:
             self.wrapped.write(shown)
         except UnicodeEncodeError:
@@ -40,15 +45,31 @@ class _PrintableStream:
 
     def __getattr__(self, name: str) -> Any:
         """Any other attribute of the stream, except those that bypass this class."""
-        if name in ("wrapped", "buffer", "detach"):
+        if name in ("wrapped", "detach"):
             raise AttributeError(name)
         return getattr(self.wrapped, name)
+
+
+class _PrintableBytes:
+    """Writes the text that bytes are to a printable stream."""
+
+    def __init__(self, stream: _PrintableStream) -> None:
+        self.stream = stream
+
+    def write(self, data: bytes) -> int:
+        """Write them with unprintable characters escaped."""
+        self.stream.write(data.decode("utf-8", "surrogateescape"))
+        return len(data)
+
+    def flush(self) -> None:
+        """Write what was held back."""
+        self.stream.flush()
 
 
 def guard_output() -> None:
     """Write only printable text to standard output and standard error from now on.
 
-    Paths are printed with the bytes they have, and UTF-8 is written where the environment names no encoding.
+    UTF-8 is written where the environment names no encoding.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -56,8 +77,7 @@ def guard_output() -> None:
             continue
         if isinstance(stream, TextIOWrapper):
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"
-            errors = "surrogateescape" if name == "stdout" else stream.errors
-            stream.reconfigure(encoding="utf-8" if is_ascii else None, errors=errors)
+            stream.reconfigure(encoding="utf-8" if is_ascii else None)
         setattr(sys, name, cast(TextIO, _PrintableStream(stream)))
 
 

@@ -23,8 +23,9 @@ from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 STARTER_FILES = Path(__file__).parent / "starter"
 STARTER_FILE = STARTER_FILES / "spd-lsp-starter.gguf"
 os.environ["SPD_LSP_STARTER"] = str(STARTER_FILES)
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="spd-lsp-cache-")
-atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+for home in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+    os.environ[home] = tempfile.mkdtemp(prefix="spd-lsp-")
+    atexit.register(shutil.rmtree, os.environ[home], ignore_errors=True)
 STARTER = locate("starter")
 os.utime(STARTER, (2**32, 2**32))  # tests open more files than the cache keeps: this one stays
 PACKAGE = Path(spd_lsp.__file__).parent

@@ -45,12 +45,13 @@ def is_alive(pid: int) -> bool:
 
 def commands_with(part: bytes) -> list[str]:
     """The commands of running processes that have this part; arguments end in a null byte."""
-    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _is_readable(path))
+    commands = (_read(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
     return [line.decode() for line in commands if part in line]
 
 
-def _is_readable(path: Path) -> bool:
+def _read(path: Path) -> bytes:
+    """A file's contents; none if its process has ended meanwhile."""
     try:
-        return bool(path.read_bytes())
+        return path.read_bytes()
     except OSError:
-        return False
+        return b""

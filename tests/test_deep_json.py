@@ -16,7 +16,6 @@ from ngram_builders.table.format import FILE_PREFIX, MAGIC, VERSION
 from ngram_builders.table.reader import Table
 from spd_lsp.models.checkpoint.hub import vocabulary
 from spd_lsp.models.checkpoint.weight_files import tensor_sizes
-from spd_lsp.ngrams.tuned_settings import read_tuned
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
@@ -61,13 +60,12 @@ async def test_a_deep_message_is_answered_and_the_server_lives(tmp_path: Path, d
 
 
 def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
-    for name in ("config.json", "model.safetensors.index.json", "tuned.json"):
+    for name in ("config.json", "model.safetensors.index.json"):
         (tmp_path / name).write_text('{"a":' + nested(DEEP) + "}", encoding="utf-8")
     head = ('{"a":' + nested(DEEP) + "}").encode()
     (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
     assert vocabulary(tmp_path) is None
     assert tensor_sizes(tmp_path) == []
-    assert read_tuned(tmp_path, "starter") == {}
 
 
 @pytest.mark.slow

@@ -17,16 +17,18 @@ from click.testing import CliRunner
 from lsprotocol.types import TEXT_DOCUMENT_COMPLETION
 
 from spd_lsp.cli import main
-from spd_lsp.commands.wiring import load_completer
-from spd_lsp.lsp import server
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.loading import load_completer
+from spd_lsp.lsp import features
 from spd_lsp.lsp.completion_worker import CompletionWorker
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import at, session
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
-MOST_FILES = 29  # of a request, from its handler to the items
+MOST_FILES = 28  # of a request, from its handler to the items
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -42,8 +44,8 @@ SOURCE = """class Reader:
 STAGES = {
     "spd_lsp/completion/context.py": "context",
     "spd_lsp/completion/tokenizer.py": "prompt",
-    "spd_lsp/ngrams/live_index.py": "n-grams",
-    "spd_lsp/ngrams/interpolation.py": "n-grams",
+    "spd_lsp/ngrams/serving_tables.py": "n-grams",
+    "spd_lsp/ngrams/mixture.py": "n-grams",
     "spd_lsp/completion/draft_text.py": "decoding",
     "spd_lsp/lsp/request_scheduler.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
@@ -54,17 +56,28 @@ STAGES = {
 }
 
 
+UPKEEP = (Completer.update_documents.__code__, ServingTables.serve.__code__)
+
+
 class Trace:
-    """The files whose functions run during one request, in the event loop and in the worker thread."""
+    """The files whose functions run during one request, in the event loop and in the worker thread.
+
+    Not those that bring the index up to date: a reader takes each call of `UPKEEP` as one step.
+    """
 
     def __init__(self) -> None:
+        self.upkeep: FrameType | None = None  # the call of it that has not returned
         self.files: list[str] = []
         self.calls: list[str] = []  # of `Completer.complete` to other files, in order
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGES):
+        if event == "return" and frame is self.upkeep:
+            self.upkeep = None
+        if event != "call" or self.upkeep or not frame.f_code.co_filename.startswith(PACKAGES):
             return
         file = Path(frame.f_code.co_filename).relative_to(ROOT).as_posix()
+        if frame.f_code in UPKEEP:
+            self.upkeep = frame
         if file not in self.files:
             self.files.append(file)
         if file == COMPLETER and frame.f_code.co_name == "complete":
@@ -102,7 +115,7 @@ async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     assert built.exit_code == 0, built.output
 
     traces: list[Trace] = []
-    handler, options = server._FEATURES[TEXT_DOCUMENT_COMPLETION]
+    handler, options = features._FEATURES[TEXT_DOCUMENT_COMPLETION]
     work = CompletionWorker.complete
 
     async def traced_handler(ls: Any, params: Any) -> Any:
@@ -114,7 +127,7 @@ async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
         with traces[-1].recording():
             return work(*arguments)
 
-    monkeypatch.setitem(server._FEATURES, TEXT_DOCUMENT_COMPLETION, (traced_handler, options))
+    monkeypatch.setitem(features._FEATURES, TEXT_DOCUMENT_COMPLETION, (traced_handler, options))
     monkeypatch.setattr(CompletionWorker, "complete", traced_work)
     async with session(load_completer, Settings(data_dir=str(data))) as editor:
         await editor.start()

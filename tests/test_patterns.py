@@ -28,7 +28,7 @@ except ImportError:  # Python 3.10
 ROOTS = [Path(package.__file__ or "").parent for package in (spd_lsp, ngram_builders)]
 WORST = 64_000  # characters
 BOUND = 0.2  # seconds of processor time for them; what is quadratic takes ten
-LADDER = (24, 60, 500, 4_000, WORST)  # what is exponential is noticed before it takes for ever
+LADDER = (24, 60, 500, 4_000, WORST)  # what is exponential is noticed before it takes forever
 METHODS = {"search", "match", "fullmatch", "sub", "findall", "finditer", "split"}
 USUAL = list(" \taA1(){}[]\"'\\/#-.:|=_")
 
@@ -190,17 +190,3 @@ def slow(expression: Expression) -> str | None:
 @pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda one: one.place)
 def test_an_expression_is_linear_in_any_text(expression: Expression) -> None:
     assert slow(expression) is None
-
-
-@pytest.mark.parametrize(
-    ("pattern", "method"),
-    [
-        (r"^\s*[)>]*\s*[:;]?\s*$", "match"),  # what once told the end of a line
-        (r"\bdef\b.*\)\s*$", "search"),
-        (r"\bfunction\b[^()]*\([^()]*\)\s*$", "search"),
-        (r"(a+)+b", "match"),
-    ],
-)
-@pytest.mark.slow
-def test_the_trial_finds_what_is_not_linear(pattern: str, method: str) -> None:
-    assert slow(Expression("here", re.compile(pattern), method))

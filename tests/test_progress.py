@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from spd_lsp.progress import format_bytes, progress, resumable_progress, track
+from spd_lsp.progress import progress, resumable_progress
 
 
 def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
@@ -28,10 +28,6 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
     assert "MB" not in capsys.readouterr().err
 
 
-def test_what_is_tracked_comes_one_by_one_and_unchanged():
-    assert list(track(iter("abc"), "reading", 3)) == ["a", "b", "c"]
-
-
 def test_who_stops_a_command_that_can_go_on_is_told_so():
     @click.command()
     def long():
@@ -41,7 +37,3 @@ def test_who_stops_a_command_that_can_go_on_is_told_so():
     stopped = CliRunner().invoke(long)
     assert stopped.exit_code == 130
     assert stopped.stderr == "interrupted; run the same command again to resume\n"
-
-
-def test_sizes_are_readable():
-    assert [format_bytes(0), format_bytes(12_345), format_bytes(40_000_000)] == ["0.0 kB", "12.3 kB", "40.0 MB"]

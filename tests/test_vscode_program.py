@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,10 +90,7 @@ def test_links_do_not_lead_into_the_workspace(place: Place, tmp_path: Path):
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "spd-lsp").symlink_to(place.hostile)
     assert place.ask("spd-lsp", PATH=path(tmp_path / "link", tmp_path / "linked")) == {"found": None}
-
-
-def test_a_workspace_that_is_itself_a_link_is_known_by_both_names(place: Place, tmp_path: Path):
-    (tmp_path / "shown").symlink_to(place.workspace)
+    (tmp_path / "shown").symlink_to(place.workspace)  # the workspace is itself a link: both names are known
     place.workspace, real = tmp_path / "shown", place.workspace
     assert place.ask("spd-lsp", PATH=path(real / "bin", place.workspace / "bin")) == {"found": None}
 
@@ -107,15 +105,6 @@ def test_a_named_program_of_the_workspace_is_run_only_if_the_workspace_is_truste
 @pytest.mark.parametrize("name", ["./bin/spd-lsp", "bin/spd-lsp", "../workspace/spd-lsp"])
 def test_a_relative_name_is_refused(place: Place, name: str):
     assert "Give the program's full path" in place.ask(name, trusted=True, PATH=path(place.installed))["refused"]
-
-
-def test_what_is_no_program_is_passed_over(place: Place, tmp_path: Path):
-    for folder in ("folder", "text"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "folder" / "spd-lsp").mkdir()
-    (tmp_path / "text" / "spd-lsp").write_text("not executable")
-    found = place.ask("spd-lsp", PATH=path(tmp_path / "folder", tmp_path / "text", place.installed))["found"]
-    assert found["command"] == str(place.program)
 
 
 def test_python_imports_nothing_of_the_workspace(place: Place, tmp_path: Path):
@@ -145,10 +134,6 @@ def installed(folder: Path) -> Path:
     return program(folder)
 
 
-def test_without_an_installation_only_the_path_and_python_are_tried(tmp_path: Path):
-    assert candidates(tmp_path) == [["spd-lsp"], ["python3", "-m", "spd_lsp"]]
-
-
 def test_the_chosen_environment_comes_before_the_path_and_tools_after_it(tmp_path: Path):
     chosen = installed(tmp_path / "chosen" / "bin")
     venv = installed(tmp_path / "work" / ".venv" / "bin")
@@ -168,3 +153,11 @@ def test_tools_are_found_where_their_variables_say(tmp_path: Path, variable: str
     tool = installed(tmp_path / "tools")
     assert [str(tool)] in candidates(tmp_path, env={variable: str(tool.parent)})
     assert candidates(tmp_path, env={variable: "tools"}) == candidates(tmp_path), "a relative one is passed over"
+
+
+def test_the_environment_that_the_readme_makes_is_looked_at(tmp_path: Path):
+    made = re.findall(r"python3 -m venv ~/(\S+)", (SOURCES.parents[2] / "README.md").read_text())
+    assert len(made) == 1
+    folder = tmp_path / made[0] / "bin"
+    folder.mkdir(parents=True)
+    assert [str(program(folder))] in candidates(tmp_path)

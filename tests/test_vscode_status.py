@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from spd_lsp.lsp.status import LOADING, READY, Status
 from spd_lsp.settings import Settings
+from tests.node import needs_node, run_node
 
-pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs node on PATH")
+pytestmark = needs_node
 
-STATUS = Path(__file__).parents[1] / "editors" / "vscode" / "src" / "status.js"
 ASK = """
-const { summary, whyNothing } = require(process.argv[1]);
-const known = JSON.parse(process.argv[2]);
+const { summary, whyNothing } = require(sources + "/status.js");
+const [known] = values;
 console.log(JSON.stringify({ ...summary(known), why: whyNothing(known) }));
 """
 
@@ -27,11 +25,11 @@ def shown(
     record: dict[str, Any] | None = None, session: str = "running", *, paused: bool = False
 ) -> dict[str, Any]:
     """What the extension shows; the record is the server's, changed by `record`."""
-    ready = Status("normal", READY).as_json(busy=False, settings=Settings(), indexing=None)
+    ready = Status("normal", READY).as_json(busy=False, settings=Settings(), model="starter", indexing=None)
     known = {"session": {"kind": session, "message": f"it is {session}"}, "paused": paused}
     known["record"] = None if record is None else ready | record
-    arguments = [str(shutil.which("node")), "-e", ASK, str(STATUS), json.dumps(known)]
-    answer: dict[str, Any] = json.loads(subprocess.run(arguments, capture_output=True, check=True).stdout)
+    with TemporaryDirectory() as folder:
+        answer: dict[str, Any] = run_node(Path(folder), ASK, known)
     return answer
 
 
@@ -44,12 +42,28 @@ def shown(
         ({"kind": "error", "message": "no such model"}, "error", "spd: model failed"),
         ({"indexing": {"folder": "app", "share": 0.07}}, "sync~spin", "spd: indexing 7 %"),
         ({"documentReason": "completions are off for sql"}, "circle-slash", "spd: off"),
+        ({"snoozing": 241}, "clock", "spd: snoozing 5 min"),
+        ({"automatic": False}, "debug-pause", "spd: on request"),
         ({"indexed": False}, "list-selection", "spd: not indexed"),
         ({"indexed": True}, "list-selection", "spd"),
     ],
 )
 def test_the_status_bar_follows_the_record(record: dict[str, Any], icon: str, text: str):
     assert (shown(record)["icon"], shown(record)["text"]) == (icon, text)
+
+
+def test_a_choice_of_drafts_is_shown_unless_something_else_is():
+    ready = Status("normal", READY).as_json(busy=False, settings=Settings(), model="starter", indexing=None)
+    details = ["48 % · copied from 2 files", "name in your code", "6 % · model"]
+    for record, drafts, shown, text in (
+        (ready, details[:1], 0, "spd"),
+        (ready, details, 0, "spd: 48 % · 1/3 Alt+]"),
+        (ready, details, 1, "spd: 2/3 Alt+]"),
+        (ready | {"indexed": False}, details, 0, "spd: not indexed"),
+    ):
+        known = {"session": {"kind": "running"}, "record": record, "drafts": drafts, "shown": shown}
+        with TemporaryDirectory() as folder:
+            assert run_node(Path(folder), ASK, known)["text"] == text
 
 
 def test_a_server_that_is_not_there_is_shown():

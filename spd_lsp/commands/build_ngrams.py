@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.arguments import LocalPath
+from spd_lsp.command_options import LocalPath
+from spd_lsp.commands import skipped_files
 from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
@@ -31,15 +31,27 @@ _PATH = LocalPath(path_type=Path)
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=_PATH)
+@click.argument("repos", metavar="REPO...", nargs=-1, type=_PATH)
 @click.option("--domain", metavar="NAME", help="Name of the table (default: the folder's name).")
 @click.option("--language", metavar="L", help="Count only this language, such as python.")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Count also what matches, such as deps/lua/ or *_pb2.py; as in .gitignore. May be repeated.",
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out what matches. May be repeated.")
 @click.option("--orders", default="2-6", show_default=True, help="Lengths of the n-grams.")
 @click.option("--min-count", type=_POSITIVE, default=1, show_default=True, metavar="N", help="Drop rarer n-grams.")
 @click.option(
-    "--min-files", type=_POSITIVE, default=1, show_default=True, metavar="N", help="Drop n-grams of fewer files."
+    "--min-files",
+    type=_POSITIVE,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Drop n-grams found in fewer files.",
 )
-@click.option("--memory", metavar="SIZE", help="Most memory of a process, such as 500M (default: 1G).")
+@click.option("--memory", metavar="SIZE", help="Memory limit of a process, such as 500M (default: 1G).")
 @click.option("--engine", type=click.Choice(_ENGINES), default="local", show_default=True, help="How to count.")
 @click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokens are counted.")
 @click.option(
@@ -48,6 +60,13 @@ _PATH = LocalPath(path_type=Path)
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds.")
 @click.option("--replace", is_flag=True, help="Replace another repository's table of that name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be counted and skipped; write nothing.")
+@click.option(
+    "--list-skipped",
+    is_flag=False,
+    flag_value="",
+    metavar="[REASON]",
+    help="List the files that are left out, such as those that are `vendored`, and build nothing.",
+)
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why a file is counted or skipped.")
 @cluster_options
 @click.pass_context
@@ -56,9 +75,12 @@ def build_ngrams(
     /,
     repos: tuple[Path, ...],
     language: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
     dependencies: bool,
     replace: bool,
     dry_run: bool,
+    list_skipped: str | None,
     why: Path | None,
     orders: str,
     memory: str | None,
@@ -68,31 +90,41 @@ def build_ngrams(
 
     REPO is a repository or any folder of sources; with --engine datatrove also a corpus.
     """
+    from ngram_builders.sources.rules.selection import Selection
+
+    if not repos and list_skipped and Path(list_skipped).is_dir():  # `--list-skipped .`
+        repos, list_skipped = (Path(list_skipped),), ""
+    if not repos:
+        raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
     _check_language(language)
+    selection = Selection(language, include, exclude)
     if why is not None:
-        click.echo(_explain(why, repos, language))
+        click.echo(skipped_files.explain(why, repos, selection))
         return
-    if options["domain"] and not (dry_run or dependencies or replace):
+    reads_only = dry_run or list_skipped is not None
+    if options["domain"] and not (reads_only or dependencies or replace):
         _check_domain(context.obj, options["domain"], repos)
     try:
         with progress() as report:
-            if dry_run:
+            if list_skipped is not None:
+                output = "\n".join(skipped_files.list_skipped(repos, selection, list_skipped, report))
+            elif dry_run:
                 from ngram_builders.preview import preview
 
-                output = _describe_preview(preview(repos, language, report))
+                output = _describe_preview(preview(repos, selection, report))
             elif dependencies:
                 made = [(repo, count_dependencies(context.obj, repo, options["model"], report)) for repo in repos]
                 output = "\n".join(describe_dependencies(*one) for one in made)
             else:
-                options |= {"orders": parse_orders(orders), "language": language}
-                options |= {} if memory is None else {"memory": parse_memory(memory)}
-                where = {name: value for name in CLUSTER_DEFAULTS if (value := options.pop(name)) is not None}
-                summary, stages = count(context.obj, repos, report, where=where, **options)
-                output = "\n".join([describe_build(summary), *stages])
+                options |= {"orders": _parse_orders(orders), "selection": selection}
+                options |= {} if memory is None else {"memory": _parse_memory(memory)}
+                where = {name: value for name in CLUSTER_DEFAULTS if (value := options.pop(name))}
+                output = describe_build(count(context.obj, repos, report, where=where, **options))
     except KeyboardInterrupt:
         click.echo("interrupted: the table is unchanged; run the same command to continue", err=True)
         context.exit(130)
-    click.echo(output)
+    if output:
+        click.echo(output)
 
 
 def count(
@@ -105,10 +137,10 @@ def count(
     model: str,
     where: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
-) -> tuple[BuildSummary, list[str]]:
-    """Run the build; return its summary, and lines on what each of its stages took."""
+) -> BuildSummary:
+    """Run the build."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import bundled_domains, lasting, locate
+    from spd_lsp.models.checkpoint.hub import absolute_model_name, bundled_tables, locate
 
     folder = locate(model)
     tokens = ModelTokenizer(folder)
@@ -122,14 +154,16 @@ def count(
     if engine == "datatrove":
         if options.pop("min_files", 1) > 1:
             raise UserError("--min-files works with --engine local only; leave one of the two out")
-        return count_in_tasks(repos, domain, lasting(model), where={**CLUSTER_DEFAULTS, **where}, **options)
+        where = {**CLUSTER_DEFAULTS, **where}
+        return count_in_tasks(repos, domain, absolute_model_name(model), where=where, **options)
     if where:
         option = "--" + next(iter(where)).replace("_", "-")
         raise UserError(f"{option} works with --engine datatrove only; add that option")
     from ngram_builders.build import build
 
-    beside = bundled_domains(model, folder)
-    return build(repos, domain, tokens.encode_batch, model=lasting(model), beside=beside, **options), []
+    companions = bundled_tables(model, folder)
+    name = absolute_model_name(model)
+    return build(repos, domain, tokens.encode_batch, model=name, companion_tables=companions, **options)
 
 
 def _check_language(language: str | None) -> None:
@@ -154,39 +188,7 @@ def _check_domain(settings: Settings, name: str, repos: Sequence[Path]) -> None:
     ask(loss, "Replace it?", "choose another name with --domain, or add --replace")
 
 
-def _explain(file: Path, repos: Sequence[Path], language: str | None) -> str:
-    """Explain in a line why a file is counted or skipped."""
-    from ngram_builders.build import DUPLICATE
-    from ngram_builders.preview import find_first_copy
-    from ngram_builders.sources.discovery import OTHER_LANGUAGE, display_path, explain_skipped
-    from ngram_builders.sources.language_ids import language_of, related_languages
-
-    around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
-    languages = None if language is None else related_languages(language)
-    reason, rule = explain_skipped(file, (around or repos)[0], languages)
-    if reason is None and languages is not None and language_of(file, languages) not in languages:
-        reason = OTHER_LANGUAGE
-    if reason is None and (first := find_first_copy(file, repos, language)):
-        reason, rule = DUPLICATE, f"of {first}"
-    if reason is None:
-        return f"{display_path(file)}: counted as {language_of(file, languages)}{_describe_secrets(file)}"
-    return display_path(f"{file}: skipped: {reason}" + (f" ({rule})" if rule else ""))
-
-
-def _describe_secrets(file: Path) -> str:
-    """Say which lines of a file are not counted, and what kind of secret they look like; never what they say."""
-    from ngram_builders.sources.filters import describe_secrets
-
-    lines = enumerate(describe_secrets(str(file)).items())
-    # Consecutive lines of a kind are one entry: their numbers grow as fast as their positions.
-    runs = [
-        [line for _, line in run] for _, run in groupby(lines, lambda item: (item[1][0] - item[0], item[1][1]))
-    ]
-    ranges = [f"{run[0][1]}: {run[0][0]}{f'-{run[-1][0]}' if len(run) > 1 else ''}" for run in runs]
-    return f", except lines that look like secrets ({'; '.join(ranges)})" if ranges else ""
-
-
-def parse_orders(text: str) -> tuple[int, ...]:
+def _parse_orders(text: str) -> tuple[int, ...]:
     """Example: `2-4` -> (2, 3, 4); `3` -> (3,)."""
     match = re.fullmatch(r"([2-6])(?:-([2-6]))?", text)
     low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
@@ -195,7 +197,7 @@ def parse_orders(text: str) -> tuple[int, ...]:
     return tuple(range(low, high + 1))
 
 
-def parse_memory(text: str) -> int:
+def _parse_memory(text: str) -> int:
     """Example: `500M` -> 500000000."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])B?", text, re.IGNORECASE)
     if match is None:
@@ -240,9 +242,15 @@ def _describe_work(summary: BuildSummary) -> list[str]:
 
 
 def _describe_perplexity(summary: BuildSummary) -> list[str]:
-    """Describe how well the table predicts files that it does not count, alone and with other tables."""
-    values = [f"{value:.1f} {tables}" for tables, value in summary.perplexity.items()]
-    return [f"held-out perplexity: {', '.join(values)}"] if values else []
+    """Describe how well n-grams predict new code with the table, and without it if there is another one."""
+    if not summary.perplexity:
+        return []
+    *others, best = summary.perplexity.values()  # alone, the other tables, and with them
+    about = "perplexity of new code (lower is better)"
+    if not others:
+        return [f"{about}: {best:.1f}"]
+    effect = "so this table helps completions here" if best < others[-1] else "so it needs more code to help"
+    return [f"{about}: {others[-1]:.1f} -> {best:.1f}, {effect}"]
 
 
 def _describe_masked(lines: int) -> list[str]:

@@ -6,18 +6,16 @@ import dataclasses
 import json
 import re
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.language_ids import language_of
-from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.commands.wiring import load_completer, model_options, print_status
+from spd_lsp.command_options import model_options, print_status
+from spd_lsp.completion.exclusions import exclusion_reason, language_id
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.lsp.options import converted, field_name, hint
-from spd_lsp.lsp.status import MAY_HOLD_SECRETS, OFF
-from spd_lsp.lsp.transport.addresses import is_integer
 from spd_lsp.printable import as_json
 from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings, invalid_reason
@@ -26,18 +24,6 @@ if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
 
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
-# Language ids of files that are never indexed as source, by extension or by name.
-_NON_SOURCE_IDS = {
-    "md": "markdown",
-    "markdown": "markdown",
-    "txt": "plaintext",
-    "csv": "csv",
-    "tsv": "tsv",
-    "log": "log",
-    "commit_editmsg": "git-commit",
-    "merge_msg": "git-commit",
-    "git-rebase-todo": "git-rebase",
-}
 
 
 @click.command()
@@ -52,14 +38,14 @@ _NON_SOURCE_IDS = {
     "--min-probability",
     type=click.FloatRange(0, 1),
     metavar="P",
-    help="Answer as while someone types: nothing below this probability, nor where suggestions are rarely wanted.",
+    help="Answer as if you were typing: hide drafts below this probability, and all where they are rarely wanted.",
 )
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Change any setting of an editor, such as advanced.temperature=0.8; may be repeated.",
+    help="Set any of the editor settings, such as advanced.temperature=0.8; may be repeated.",
 )
 @click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables, or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -79,11 +65,11 @@ def complete(
 ) -> None:
     """Print drafts at a position of a file. Lines and columns count from 1, as editors show them.
 
-    With -, the text is standard input, and FILE tells its language and its tables.
+    With -, the text is read from standard input, and FILE says which language and tables it has.
     """
     from spd_lsp.completion.offer import CompletionResult
 
-    path, source, cursor = _read_position(position, stdin=text is not None)
+    path, source, cursor = read_position(position, stdin=text is not None)
     options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}
     options |= {"min_probability": min_probability or 0.0, **dict(map(_parse_change, changes))}
     settings = dataclasses.replace(settings, **options)
@@ -95,29 +81,18 @@ def complete(
         path = path.resolve()
         explicit = min_probability is None
         answer = completer.complete(source, cursor, language, path, name=path.as_uri(), explicit=explicit)
+        answer = completer.write_block(source, cursor, language, path, answer, name=path.as_uri())
     for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
 
-def exclusion_reason(path: PurePath, settings: Settings) -> str:
-    """Why a file gets no completions, as in an editor, or an empty string."""
-    if (language := language_id(path)) in settings.disabled_languages:
-        return f"{OFF} for {language}"
-    return MAY_HOLD_SECRETS if is_secret(path) else ""
-
-
-def language_id(path: PurePath) -> str | None:
-    """The language id that an editor would send for a file. Example: `notes.md` -> "markdown"."""
-    return language_of(path) or _NON_SOURCE_IDS.get(path.suffix.lower()[1:] or path.name.lower())
-
-
-def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
+def read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
     """The file, its text and the offset in it that FILE:LINE:COL names."""
-    parts = position.rsplit(":", 2)
-    if len(parts) != 3 or not (is_integer(parts[1]) and is_integer(parts[2])):
+    parts = re.fullmatch(r"(.*):([0-9]{1,18}):([0-9]{1,18})", position, re.DOTALL)
+    if parts is None:
         raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
-    path, line, column = Path(parts[0]), int(parts[1]), int(parts[2])
+    path, line, column = Path(parts[1]), int(parts[2]), int(parts[3])
     source = _read_source(path, stdin=stdin)
     lines, starts = _LINE_END.split(source), [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):

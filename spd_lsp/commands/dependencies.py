@@ -11,7 +11,7 @@ from spd_lsp.progress import ReportProgress, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.domains import NgramTable
 
 
 def count_dependencies(
@@ -20,7 +20,7 @@ def count_dependencies(
     model: str,
     report: ReportProgress,
     has_time: Callable[[], bool] = lambda: True,
-) -> list[Domain]:
+) -> list[NgramTable]:
     """Build the tables that a project's packages lack while there is time; have them serve it. -> the tables"""
     from ngram_builders.build import min_count_by_order
     from ngram_builders.counting.pipeline import CountOptions
@@ -28,7 +28,7 @@ def count_dependencies(
     from ngram_builders.dependencies.tables import PackageTables
     from ngram_builders.ngrams import ORDERS
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import lasting, locate
+    from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
 
     tokens = ModelTokenizer(locate(model))
     options = CountOptions(
@@ -39,11 +39,11 @@ def count_dependencies(
         min_count=min_count_by_order(ORDERS, 1),
     )
     packages = find_packages(project.resolve(), settings.python_interpreter)
-    target = PackageTables(open_registry(settings), lasting(model), tokens.encode_batch, options)
+    target = PackageTables(open_registry(settings), absolute_model_name(model), tokens.encode_batch, options)
     return build_dependencies(project, packages, target, report, has_time)
 
 
-def describe_dependencies(project: Path, domains: Sequence[Domain]) -> str:
+def describe_dependencies(project: Path, domains: Sequence[NgramTable]) -> str:
     """Describe which packages serve a project."""
     if not domains:
         return (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import Domain
+from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.model_match import (
     covering_domains,
     is_for_another_model,
@@ -21,7 +21,6 @@ from ngram_builders.registry.model_match import (
     model_label,
 )
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table import shared_library
 from ngram_builders.table.kernel import load_kernel
 from ngram_builders.table.reader import Table
 from spd_lsp import __version__
@@ -30,27 +29,15 @@ from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import MODELS, install_command
-from spd_lsp.models.checkpoint.hub import STARTER, built_in_domains, lasting, locate
-from spd_lsp.ngrams.tuned_settings import read_order_weights, read_tuned
-from spd_lsp.progress import format_count
+from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name, built_in_tables, locate
 from spd_lsp.settings import NO_MODEL, Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
 
 _PACKAGES = (
-    *(
-        "pygls",
-        "lsprotocol",
-        "torch",
-        "transformers",
-        "xllamacpp",
-        "tokenizers",
-        "tree-sitter",
-        "msgpack",
-        "numpy",
-    ),
-)
+    "pygls", "lsprotocol", "torch", "transformers", "xllamacpp", "tokenizers", "tree-sitter", "msgpack", "numpy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +55,6 @@ def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Itera
     yield from check_packages(settings.model)
     yield check_kernel()
     yield _changed_settings(settings)
-    yield tuned_settings(settings)
     try:
         folder = locate(settings.model)
         tokens = ModelTokenizer(folder, settings.fill_format)
@@ -99,11 +85,12 @@ def _dispensable(model: str) -> tuple[str, ...]:
 
 
 def check_kernel() -> Finding:
-    """Whether compiled code is used; going without is an error only where there is some and it is broken."""
-    reason = load_kernel().reason
-    is_broken = "install the package again" in reason and shared_library.LIBRARY.exists()
-    text = f"not used, so completions are slower: {reason}" if reason else "compiled"
-    return Finding("n-gram kernel", "error" if is_broken else "ok", text)
+    """Whether the compiled code can be loaded."""
+    try:
+        load_kernel()
+    except UserError as error:
+        return Finding("n-gram kernel", "error", str(error))
+    return Finding("n-gram kernel", "ok", "compiled")
 
 
 def _changed_settings(settings: Settings) -> Finding:
@@ -113,14 +100,6 @@ def _changed_settings(settings: Settings) -> Finding:
         if (value := getattr(settings, field.name)) != field.default
     ]
     return Finding("settings", "ok", ", ".join(changed) or "all defaults")
-
-
-def tuned_settings(settings: Settings) -> Finding:
-    """What `spd-lsp ngrams tune` found for the model, which replaces the defaults."""
-    folder, name = open_registry(settings).folder, lasting(settings.model)
-    tuned = [f"{setting}={value!r}" for setting, value in read_tuned(folder, name).items()]
-    tuned += ["n-gram order weights"] if read_order_weights(folder, name) else []
-    return Finding("tuned", "ok", ", ".join(tuned) or f"nothing for {name}")
 
 
 def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
@@ -139,9 +118,8 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
         return Finding("model", "error", f"{settings.model} loads but cannot complete ({reason})")
     milliseconds = result.seconds * 1000 / max(result.passes, 1)
     speed = f"loaded in {load_seconds:.1f} s, {milliseconds:.0f} ms per forward pass"
-    is_best_first, streams = completer.settings.decoder == "best-first", completer.settings.streams
-    rows = "drafts best first" if is_best_first else f"drafts in {format_count(streams, 'stream')}"
-    return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {rows}")
+    drafts = "drafts best first" if completer.settings.decoder == "best-first" else "drafts superposed"
+    return Finding("model", "ok", f"{settings.model} on {completer.model.device}, {speed}, {drafts}")
 
 
 def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
@@ -160,34 +138,34 @@ def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
 def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> Iterator[Finding]:
     """Check every byte of every n-gram table, the tables in use, what is left over, and the data folder."""
     registry = open_registry(settings)
-    for language, path in built_in_domains(folder).items():
+    for language, path in built_in_tables(folder).items():
         yield _check_table(f"n-grams {language} (built in)", [path])
     if fault := registry.fault():
         yield Finding("n-grams in use", "error", fault)
-    domains = registry.domains()
-    for domain in domains:
-        yield _check_domain(domain, domains, lasting(settings.model), tokens.fingerprint)
-    if missing := registry.assignments().names() - {domain.name for domain in domains}:
+    tables = registry.domains()
+    for table in tables:
+        yield _check_registered(table, tables, absolute_model_name(settings.model), tokens.fingerprint)
+    if missing := registry.assignments().names() - {table.name for table in tables}:
         text = f"in use but missing: {', '.join(sorted(missing))}; to stop using them, run: spd-lsp ngrams prune"
         yield Finding("n-grams in use", "error", text)
     yield from _leftovers(registry)
     yield _check_data_folder(registry.folder)
 
 
-def _check_domain(domain: Domain, domains: Sequence[Domain], model: str, fingerprint: str) -> Finding:
-    """Check a domain's index, tokenizer, table and sources."""
-    subject = f"n-grams {domain.name}"
-    if domain.fault:
-        return Finding(subject, "error", domain.fault)
-    if domain.fingerprint != fingerprint:
-        fitting = [other for other in domains if other.fingerprint == fingerprint]
-        if names := covering_domains(fitting, domain):
-            text = f"for {model_label(domain)}; {', '.join(names)} takes its place here"
+def _check_registered(table: NgramTable, tables: Sequence[NgramTable], model: str, fingerprint: str) -> Finding:
+    """Check a table's record, tokenizer, files and sources."""
+    subject = f"n-grams {table.name}"
+    if table.fault:
+        return Finding(subject, "error", table.fault)
+    if table.fingerprint != fingerprint:
+        fitting = [other for other in tables if other.fingerprint == fingerprint]
+        if names := covering_domains(fitting, table):
+            text = f"for {model_label(table)}; {', '.join(names)} takes its place here"
             return Finding(subject, "ok", text)
-        state: Literal["ok", "error"] = "ok" if is_for_another_model(domain, model, fingerprint) else "error"
-        return Finding(subject, state, mismatch_message(domain, model))
-    finding = _check_table(subject, domain.paths, domain.tokens)
-    if finding.state == "ok" and (gone := missing_sources(domain)):
+        state: Literal["ok", "error"] = "ok" if is_for_another_model(table, model, fingerprint) else "error"
+        return Finding(subject, state, mismatch_message(table, model))
+    finding = _check_table(subject, table.paths, table.tokens)
+    if finding.state == "ok" and (gone := missing_sources(table)):
         where = ", ".join(map(str, gone))
         text = f"{finding.text}; its repository {where} is gone, see spd-lsp ngrams prune --gone"
         return Finding(subject, "ok", text)

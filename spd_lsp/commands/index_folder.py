@@ -15,8 +15,10 @@ from typing import Any
 
 from ngram_builders.dependencies.project import PACKAGES
 from ngram_builders.errors import UserError
+from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 from spd_lsp.commands.build_ngrams import count
 from spd_lsp.commands.dependencies import count_dependencies
+from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.lsp.indexing.build_process import BuildTask
 from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.progress import format_bytes, format_count
@@ -66,13 +68,14 @@ def _main(task: BuildTask) -> None:
 
 def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) -> str:
     """Build the folder's own table; what was counted, or an empty string if there is nothing to count."""
-    size = _survey(root, unlimited)
+    selection = _recorded_selection(settings, root, model)
+    size = _survey(root, unlimited, selection)
     if not size.files:
         return ""
     _print_event("progress", share=0.0)
     progress = _Progress(size, unlimited)
-    options: dict[str, Any] = {"domain": None, "engine": "local", "model": model}
-    summary, _ = count(settings, [root], progress.report, **options)
+    options: dict[str, Any] = {"domain": None, "engine": "local", "model": model, "selection": selection}
+    summary = count(settings, [root], progress.report, **options)
     return format_count(summary.files, "file")
 
 
@@ -95,13 +98,19 @@ def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: b
     return format_count(new, "package") if new else ""
 
 
-def _survey(folder: Path, unlimited: bool) -> _Size:
+def _recorded_selection(settings: Settings, root: Path, model: str) -> Selection:
+    """What the user chose to count when the folder's table was built before."""
+    own = (one for one in open_registry(settings).domains() if one.roots == (root,))
+    return next((Selection.of(one.recipe) for one in own if one.recipe.get("model") == model), Selection())
+
+
+def _survey(folder: Path, unlimited: bool, selection: Selection = EVERYTHING) -> _Size:
     """Find out how much source code there is; raises _TooLarge as soon as a limit is reached."""
     from ngram_builders.sources.discovery import SourceFile, walk_sources
     from ngram_builders.sources.filters import MAX_SOURCE_BYTES
 
     size = _Size()
-    for _, found in walk_sources(str(folder)):
+    for _, found in walk_sources(str(folder), selection):
         if isinstance(found, SourceFile):
             size.files += 1
             size.bytes += min(found.size, MAX_SOURCE_BYTES)  # the rest of a notebook is its outputs

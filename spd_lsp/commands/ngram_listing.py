@@ -1,18 +1,18 @@
-"""What is known about n-gram domains -> lines for people and values for programs. Changes nothing."""
+"""What is known about n-gram tables -> lines for people and values for programs. Changes nothing."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ngram_builders.registry.origin import read_origin, read_revisions, with_revision
+from ngram_builders.registry.origin import read_origin
 
 if TYPE_CHECKING:
     from ngram_builders.registry.assignments import Assignment, Assignments
-    from ngram_builders.registry.domains import Domain
-    from ngram_builders.registry.folder_choices import FolderChoice
+    from ngram_builders.registry.domains import NgramTable
     from ngram_builders.table.format import TableSummary
 
 
@@ -21,7 +21,7 @@ def megabytes(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
 
 
-def list_line(domain: Domain) -> str:
+def list_line(domain: NgramTable) -> str:
     """One domain: its size, when it was built, for which model, and from what."""
     from ngram_builders.registry.model_match import model_label
 
@@ -39,23 +39,16 @@ def built_in_line(language: str, summary: TableSummary) -> str:
     )
 
 
-def assignment_lines(assignments: Assignments) -> list[str]:
+def assignment_lines(assignments: Assignments) -> Iterator[str]:
     """What the user assigned, a line for each workspace, project and language."""
-    return [
-        *(
-            f"{project} is also served by tables of packages that it depends on: {len(packages)}"
-            for project, packages in assignments.dependencies.items()
-        ),
-        *(workspace_line(workspace, assignment) for workspace, assignment in assignments.workspaces.items()),
-        *(addition_line(folder, assignment) for folder, assignment in assignments.additions.items()),
-        *(language_line(language, assignment) for language, assignment in assignments.languages.items()),
-    ]
-
-
-def excluded_lines(choices: Mapping[Path, FolderChoice]) -> list[str]:
-    """The folders that the server does not index because the user said so."""
-    excluded = (folder for folder, choice in choices.items() if choice.value == "excluded")
-    return [f"{folder} is not indexed when an editor opens it: you excluded it" for folder in sorted(excluded)]
+    for project, packages in assignments.dependencies.items():
+        yield f"{project} is also served by tables of packages that it depends on: {len(packages)}"
+    for users, line in (
+        (assignments.workspaces, workspace_line),
+        (assignments.additions, addition_line),
+        (assignments.languages, language_line),
+    ):
+        yield from (line(user, assignment) for user, assignment in users.items() if assignment)
 
 
 def workspace_line(workspace: str | Path, assignment: Assignment) -> str:
@@ -80,91 +73,64 @@ def _weights(assignment: Assignment) -> str:
     return ", ".join(f"{name} ({weight:g})" for name, weight in assignment)
 
 
-def _built(domain: Domain) -> str:
+def _built(domain: NgramTable) -> str:
     """When, in local time; of an imported table as its file says."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(read_origin(domain.recipe).built or domain.built))
 
 
-def _origin(domain: Domain) -> str:
+def _origin(domain: NgramTable) -> str:
     """Where a domain's counts come from."""
     if "imported" in domain.recipe:
-        source = read_origin(domain.recipe).describe()
+        source = read_origin(domain.recipe).sources
         return f"imported from {domain.recipe['imported']}" + (f": {source}" if source else "")
     if "package" in domain.recipe:
         return str(domain.recipe["package"])
     missing = missing_sources(domain)
-    roots = [f"{root} (gone)" if root in missing else str(root) for root in domain.roots]
-    revisions = read_revisions(domain.recipe, len(roots))
-    return ", ".join(with_revision(*one) for one in zip(roots, revisions, strict=True)) or "no sources"
+    roots = (f"{root} (gone)" if root in missing else str(root) for root in domain.roots)
+    return ", ".join(roots) or "no sources"
 
 
-def missing_sources(domain: Domain) -> list[Path]:
+def missing_sources(domain: NgramTable) -> list[Path]:
     """A domain's repositories that no longer exist."""
     return [root for root in domain.roots if not root.exists()]
 
 
-def domain_as_json(domain: Domain, assignments: Assignments) -> dict[str, Any]:
-    """All that is known about a domain, for programs; sizes in bytes, times in UTC."""
-    return {
-        "name": domain.name,
-        "sources": [str(root) for root in domain.roots],
-        "revisions": list(read_revisions(domain.recipe, len(domain.roots))),
-        "imported": domain.recipe.get("imported"),
-        "origin": domain.recipe.get("origin"),
-        "languages": list(domain.languages),
-        "files": domain.files,
-        "tokens": domain.tokens,
-        "ngrams": domain.ngrams,
-        "orders": list(domain.orders),
-        "min_counts": _min_counts(domain) or None,
-        "bytes": domain.size,
-        "cache_bytes": _cache_size(domain),
-        "bytes_per_ngram": round(domain.size / domain.ngrams, 2) if domain.ngrams else None,
-        "tokenizer": domain.fingerprint,
-        "model": domain.recipe.get("model"),
-        "built": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(domain.built)),
-        "weight": domain.weight,
-        "fitted_for": _fitted_models(domain),
-        "used_by": {
-            "workspaces": _users(domain, assignments.workspaces),
-            "folders": _users(domain, assignments.additions),
-            "projects": _users(domain, assignments.dependencies),
-            "languages": _users(domain, assignments.languages),
-        },
-        "table": str(domain.path),
-        "segments": [str(segment) for segment in domain.segments],
-        "fault": domain.fault,
-    }
+def table_as_json(domain: NgramTable, assignments: Assignments) -> dict[str, Any]:
+    """All that is known about a table, for programs; sizes in bytes, times in seconds since 1970."""
+    used_by = {kind: _users(domain, users) for kind, users in assignments.by_kind().items()}
+    return {**asdict(domain), "used_by": used_by}
 
 
-def _min_counts(domain: Domain) -> list[int]:
+def _min_counts(domain: NgramTable) -> list[int]:
     """The least count per order in the table; none if it cannot be opened."""
     from ngram_builders.table.reader import Table
 
     return [] if domain.fault else list(Table.open(domain.path).summary.min_count)
 
 
-def _cache_size(domain: Domain) -> int:
+def _cache_size(domain: NgramTable) -> int:
     """Bytes that builds keep beside the table."""
     from ngram_builders.registry.cleanup import total_size
 
     return max(0, total_size(domain.path.parent) - domain.size)
 
 
-def _fitted_models(domain: Domain) -> list[str]:
+def _fitted_models(domain: NgramTable) -> list[str]:
     """The models that its order weights were fitted to."""
     from ngram_builders.registry.fitted_weights import read_fitted_weights
 
     return sorted(read_fitted_weights(domain.path.parent))
 
 
-def _users(domain: Domain, assigned: Mapping[str, Assignment]) -> dict[str, float]:
+def _users(domain: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float]:
     """The workspaces or languages that a domain is assigned to, with its weight there."""
     return {user: dict(given)[domain.name] for user, given in assigned.items() if domain.name in dict(given)}
 
 
-def details(domain: Domain, assignments: Assignments) -> str:
+def details(domain: NgramTable, assignments: Assignments) -> str:
     """All that is known about a domain, a fact a line."""
+    from ngram_builders.sources.rules.selection import Selection
+
     facts: dict[str, object] = {
         "name": domain.name,
         "sources": _origin(domain),
@@ -183,30 +149,31 @@ def details(domain: Domain, assignments: Assignments) -> str:
         "fitted for": ", ".join(_fitted_models(domain)) or "no model; it has the default order weights",
         "used by": _describe_users(domain, assignments),
         "table": domain.path,
+        **({"options": " ".join(options)} if (options := Selection.of(domain.recipe).as_options()) else {}),
         **({"segments": f"{len(domain.segments)}, with what changed since"} if domain.segments else {}),
     }
     return "\n".join(f"{fact:10} {value}" for fact, value in facts.items())
 
 
-def _describe_built(domain: Domain) -> str:
+def _describe_built(domain: NgramTable) -> str:
     if "imported" not in domain.recipe:
         return _built(domain)
     imported = time.strftime("%Y-%m-%d %H:%M", time.localtime(domain.built))
     return f"{_built(domain) if read_origin(domain.recipe).built else 'not recorded'}, imported {imported}"
 
 
-def _describe_users(domain: Domain, assignments: Assignments) -> str:
+def _describe_users(domain: NgramTable, assignments: Assignments) -> str:
     """Which files a domain serves, or how to make it serve some."""
-    users = [f"files in {path} ({weight:g})" for path, weight in _users(domain, assignments.workspaces).items()]
-    users += [
-        f"files in {path} besides their own ({weight:g})"
-        for path, weight in _users(domain, assignments.additions).items()
+    users = [
+        f"{text.format(user)} ({weight:g})"
+        for assigned, text in (
+            (assignments.workspaces, "files in {}"),
+            (assignments.additions, "files in {} besides their own"),
+            (assignments.dependencies, "files in {}, which depends on it"),
+            (assignments.languages, "{} files"),
+        )
+        for user, weight in _users(domain, assigned).items()
     ]
-    users += [
-        f"files in {path}, which depends on it ({weight:g})"
-        for path, weight in _users(domain, assignments.dependencies).items()
-    ]
-    users += [f"{name} files ({weight:g})" for name, weight in _users(domain, assignments.languages).items()]
     if domain.roots:
         users.append(f"files in its sources ({domain.weight:g}), unless their workspace has tables of its own")
     language = next((name for name in domain.languages if name != "other"), "python")

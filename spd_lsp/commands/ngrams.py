@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.commands.consent import ask
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.cleanup import Leftover
     from ngram_builders.registry.registry import Registry
 
 
@@ -39,28 +40,25 @@ def ngrams() -> None:
 @click.pass_obj
 def list_domains(settings: Settings, print_json: bool) -> None:
     """List the tables, and the choices made with `use`."""
-    from ngram_builders.registry.folder_choices import read_folder_choices
-    from spd_lsp.commands.ngram_listing import assignment_lines, domain_as_json, excluded_lines, list_line
+    from ngram_builders.registry.folder_choices import FolderChoice, read_folder_choices
+    from spd_lsp.commands.ngram_listing import assignment_lines, list_line, table_as_json
 
     registry = open_registry(settings)
     problem, domains, assignments = registry.fault(), registry.domains(), registry.assignments()
     if print_json:
-        kinds = {
-            "workspaces": assignments.workspaces,
-            "languages": assignments.languages,
-            "projects": assignments.dependencies,
-            "folders": assignments.additions,
-        }
-        assigned = {kind: {user: dict(given) for user, given in users.items()} for kind, users in kinds.items()}
-        listed = [domain_as_json(domain, assignments) for domain in domains]
-        click.echo(json.dumps({"domains": listed, **assigned, "problem": problem}))
+        choices = assignments.by_kind().items()
+        chosen = {kind: {user: dict(given) for user, given in users.items()} for kind, users in choices}
+        tables = [table_as_json(domain, assignments) for domain in domains]
+        click.echo(json.dumps({"tables": tables, **chosen, "problem": problem}, default=str))
     else:
         lines = [list_line(domain) for domain in domains]
         if not lines and not problem:
             lines = ["no n-gram tables yet; run: spd-lsp build-ngrams REPO"]
-        excluded = excluded_lines(read_folder_choices(registry.folder))
-        for line in (*lines, *_built_in_lines(settings), *assignment_lines(assignments), *excluded):
+        for line in (*lines, *_built_in_lines(settings), *assignment_lines(assignments)):
             click.echo(line)
+        for folder, choice in sorted(read_folder_choices(registry.folder).items()):
+            if choice is FolderChoice.EXCLUDED:
+                click.echo(f"{folder} is not indexed when an editor opens it: you excluded it")
     if problem:
         raise UserError(problem)
 
@@ -69,9 +67,9 @@ def _built_in_lines(settings: Settings) -> Iterator[str]:
     """A line for each table that comes with the model."""
     from ngram_builders.table.reader import Table
     from spd_lsp.commands.ngram_listing import built_in_line
-    from spd_lsp.models.checkpoint.hub import built_in_domains, locate
+    from spd_lsp.models.checkpoint.hub import built_in_tables, locate
 
-    for language, path in built_in_domains(locate(settings.model)).items():
+    for language, path in built_in_tables(locate(settings.model)).items():
         yield built_in_line(language, Table.open(path).summary)
 
 
@@ -81,36 +79,33 @@ def _built_in_lines(settings: Settings) -> Iterator[str]:
 @click.pass_obj
 def show_domain(settings: Settings, name: str, print_json: bool) -> None:
     """Show everything that is known about a table."""
-    from spd_lsp.commands.ngram_listing import details, domain_as_json
+    from spd_lsp.commands.ngram_listing import details, table_as_json
 
     registry = open_registry(settings)
     domain, assignments = registry.find(name), registry.assignments()
     if print_json:
-        click.echo(json.dumps(domain_as_json(domain, assignments)))
+        click.echo(json.dumps(table_as_json(domain, assignments), default=str))
     if domain.fault:
         raise UserError(f"n-gram table {name} is broken: {domain.fault}")
     if not print_json:
         click.echo(details(domain, assignments))
 
 
-@ngrams.command("rename", epilog=help_example("rename repo my-repo"))
-@click.argument("old")
-@click.argument("new")
-@click.pass_obj
-def rename_domain(settings: Settings, old: str, new: str) -> None:
-    """Rename a table; the choices made for it follow."""
-    open_registry(settings).rename(old, new)
-    click.echo(f"renamed {old} to {new}")
-
-
 @ngrams.command("remove", epilog=help_example("remove old-repo older-repo"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Remove also tables that you chose with `use`, without asking.")
 @click.pass_obj
-def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
+def remove_domains(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     """Delete tables; their repositories are not touched."""
+    from spd_lsp.commands.ngram_listing import assignment_lines
+
     registry = open_registry(settings)
     for name in names:
         registry.find(name)
+    chosen = replace(registry.assignments().only(names), dependencies={})
+    if not yes and (lines := "; ".join(assignment_lines(chosen))):
+        remedy = "to remove them all the same, add --yes"
+        ask(f"what you chose would be lost: {lines}", f"Remove {', '.join(names)}?", remedy)
     for name in dict.fromkeys(names):
         registry.remove(name)
         click.echo(f"removed {name}")
@@ -121,30 +116,18 @@ def remove_domains(settings: Settings, names: tuple[str, ...]) -> None:
 @click.option("--gone", is_flag=True, help="Also delete tables whose repositories are all gone.")
 @click.pass_obj
 def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
-    """Delete what is not needed any more.
-
-    That is unfinished files, replaced tables, and token caches without a table. A table whose index cannot be read
-    is moved aside, not deleted.
-    """
+    """Delete what is no longer needed: unfinished files, replaced tables, and token caches without a table."""
     from spd_lsp.commands.ngram_listing import megabytes
 
     registry = open_registry(settings)
     if problem := registry.fault():
         click.echo(problem, err=True)
     done, failed = registry.prune(gone=gone, dry_run=dry_run)
-    for leftover in done:
-        click.echo(_describe_leftover(leftover, registry.folder, "would be " if dry_run else ""))
-    freed = sum(leftover.size for leftover in done if not leftover.aside)
+    for one in done:
+        path, action = one.path.relative_to(registry.folder), "would be deleted" if dry_run else "deleted"
+        click.echo(f"{action:16} {megabytes(one.size):>12}  {path}: {one.reason}")
+    freed = sum(leftover.size for leftover in done)
     click.echo(f"{'would free' if dry_run else 'freed'} {megabytes(freed)}" if done else "nothing to prune")
     if failed:
         paths = ", ".join(str(leftover.path) for leftover in failed)
         raise UserError(f"could not delete {paths}; close the editors that use them and try again")
-
-
-def _describe_leftover(leftover: Leftover, folder: Path, would: str) -> str:
-    from spd_lsp.commands.ngram_listing import megabytes
-
-    action = would + ("moved aside" if leftover.aside else "deleted")
-    kept = f"; kept in {leftover.aside}" if leftover.aside else ""
-    place = leftover.path.relative_to(folder)
-    return f"{action:20} {megabytes(leftover.size):>12}  {place}: {leftover.reason}{kept}"

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from ngram_builders.sources.rules.selection import Selection
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
 from spd_lsp.commands.ngrams import help_example, open_registry
-from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
-    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.domains import NgramTable
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="M", help="Model whose tokens are counted (default: as each was built).")
 @click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
 @click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds, such as token ids.")
-@click.option("--incremental", is_flag=True, hidden=True, help="Leave the tables, and write what changed beside.")
+@click.option(
+    "--incremental",
+    is_flag=True,
+    hidden=True,
+    help="Write only what changed, beside the tables.",
+)
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
 @click.pass_obj
 def rebuild(
@@ -40,11 +46,11 @@ def rebuild(
     incremental: bool,
     ends_with_input: bool,
 ) -> None:
-    """Build tables again from their repositories.
+    """Rebuild tables from their repositories, each with the options it was built with.
 
-    The options are those that each was built with. Without names: those that cannot serve the model, because they
-    are broken, old, or of another tokenizer and without a table of the same sources that can. One that serves
-    another model is kept beside a new one, which is chosen wherever the first is: each model uses its own.
+    Without names, the tables that cannot serve the model are rebuilt: broken ones, old ones, and those of another
+    tokenizer, unless the model has a table of the same sources. A table that serves another model is kept, and a
+    new one is built beside it and chosen wherever the old one is: each model uses its own.
     """
     from ngram_builders.registry.model_match import covering_domains
 
@@ -68,7 +74,7 @@ def rebuild(
     if not domains:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0
-    rebuilt: list[Domain] = []
+    rebuilt: list[NgramTable] = []
     for domain in domains:
         beside = model is not None and not names and _serves_another_model(domain, model)
         if beside and covering_domains(rebuilt, domain):
@@ -86,28 +92,35 @@ def rebuild(
         raise UserError(f"{failed} of {len(domains)} tables could not be rebuilt, see above")
 
 
-def _is_unfit(domain: Domain, model: str | None) -> bool:
+def _is_unfit(domain: NgramTable, model: str | None) -> bool:
     """Whether a table cannot serve a model; by default the one that it was built for."""
     if domain.fault:
         return True
     if model is None and not _has_sources(domain):
         return False
-    return domain.fingerprint != _load_tokens(model or _recorded_model(domain)).fingerprint
+    try:
+        return domain.fingerprint != _load_tokens(model or _recorded_model(domain)).fingerprint
+    except UserError:
+        if model is not None:
+            raise
+        return True  # its model is gone; building it says so
 
 
-def _serves_another_model(domain: Domain, model: str) -> bool:
+def _serves_another_model(domain: NgramTable, model: str) -> bool:
     """Whether a sound table was built for another model, which would lose it."""
     from ngram_builders.registry.model_match import is_for_another_model
 
-    return not domain.fault and is_for_another_model(domain, lasting(model), _load_tokens(model).fingerprint)
+    if domain.fault:
+        return False
+    return is_for_another_model(domain, absolute_model_name(model), _load_tokens(model).fingerprint)
 
 
-def _has_sources(domain: Domain) -> bool:
+def _has_sources(domain: NgramTable) -> bool:
     """Whether a table was built here from repositories; not imported, and no package's."""
     return not {"imported", "package"} & domain.recipe.keys()
 
 
-def _recorded_model(domain: Domain) -> str:
+def _recorded_model(domain: NgramTable) -> str:
     return str(domain.recipe.get("model") or "starter")
 
 
@@ -120,13 +133,14 @@ def _load_tokens(model: str) -> ModelTokenizer:
 
 
 def _rebuild(
-    settings: Settings, domain: Domain, model: str | None, *, beside: bool, fresh: bool, incremental: bool
+    settings: Settings, domain: NgramTable, model: str | None, *, beside: bool, fresh: bool, incremental: bool
 ) -> BuildSummary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
     _check_sources(domain)
     engine = str(domain.recipe.get("engine") or "local")
+    options = _recorded_options(domain) | ({"incremental": incremental} if engine == "local" else {})
     with progress() as report:
-        summary, _ = count(
+        return count(
             settings,
             [*domain.roots, *map(Path, domain.recipe.get("rows", ()))],
             report,
@@ -134,14 +148,11 @@ def _rebuild(
             engine=engine,
             model=model or _recorded_model(domain),
             fresh=fresh,
-            **({"incremental": incremental} if engine == "local" else {}),
-            where={"skip_damaged": True} if domain.recipe.get("skip_damaged") else {},
-            **_recorded_options(domain),
+            **options,
         )
-    return summary
 
 
-def _recorded_options(domain: Domain) -> dict[str, Any]:
+def _recorded_options(domain: NgramTable) -> dict[str, Any]:
     """Return the options of the last build; a damaged or old index leaves them to their defaults."""
     orders = domain.recipe.get("orders") or domain.orders
     if not orders:
@@ -151,11 +162,11 @@ def _recorded_options(domain: Domain) -> dict[str, Any]:
         "orders": tuple(orders),
         "min_count": dict(zip(orders, min_count, strict=True)),
         "min_files": int(domain.recipe.get("min_files") or 1),
-        "language": domain.recipe.get("language"),
+        "selection": Selection.of(domain.recipe),
     }
 
 
-def _check_sources(domain: Domain) -> None:
+def _check_sources(domain: NgramTable) -> None:
     if "package" in domain.recipe:
         raise UserError(
             f"it is of the package {domain.recipe['package']}; run: spd-lsp ngrams remove {domain.name}, and then "

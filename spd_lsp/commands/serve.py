@@ -1,4 +1,4 @@
-"""The command `serve`: the language server for one editor, or for any number of them."""
+"""The command `serve`: the language server for one editor, or for any number of them, or the same over HTTP."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pathlib import Path
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.connect import endpoint_for, tcp_options
-from spd_lsp.commands.wiring import load_completer, model_options, open_model, print_status
-from spd_lsp.lsp.transport.addresses import DEFAULT_TCP_ADDRESS
-from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.command_options import model_options, print_status
+from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.safe_path import leave_working_folder
 from spd_lsp.settings import Settings
 
@@ -31,11 +30,13 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     help="Listen at a Unix socket that only you can access. Its editors share the model.",
 )
 @click.option(
-    "--tcp", metavar="[HOST:PORT]", is_flag=False, flag_value=DEFAULT_TCP_ADDRESS, help="Listen at a TCP port."
-)
-@tcp_options
-@click.option(
     "--sessions", type=click.IntRange(1), default=64, show_default=True, help="Maximum number of editors."
+)
+@click.option(
+    "--http",
+    metavar="ADDRESS",
+    help="Speak HTTP instead of LSP: llama.cpp's /infill and OpenAI's /v1/completions, at an address such as "
+    "127.0.0.1:8012, or unix:PATH.",
 )
 @click.option("-v", "--verbose", count=True, help="Log more to standard error; never code.")
 @click.pass_obj
@@ -45,24 +46,52 @@ def serve(
     device: str,
     stdio: bool,
     socket: str | None,
-    tcp: str | None,
-    token_file: Path | None,
-    unencrypted: bool,
     sessions: int,
+    http: str | None,
     verbose: int,
 ) -> None:
     """Run the language server. Editors start it."""
-    from spd_lsp.lsp.server import create_server
+    from spd_lsp.lsp.features import create_server
+    from spd_lsp.lsp.transport.access import socket_path
     from spd_lsp.lsp.transport.serve import SharedModel, serve_many, serve_stdio
 
-    settings = dataclasses.replace(settings, model=lasting(model), device=device)
-    if stdio + (socket is not None) + (tcp is not None) > 1:
-        raise UserError("--stdio, --socket and --tcp exclude each other; choose one")
-    endpoint = endpoint_for(socket, tcp, token_file, unencrypted)
+    settings = dataclasses.replace(settings, model=absolute_model_name(model), device=device)
+    if (stdio, socket is not None, http is not None).count(True) > 1:
+        raise UserError("--stdio, --socket and --http exclude each other; choose one")
+    if http is not None:
+        return _serve_http(settings, http, verbose)
+    path = None if socket is None else socket_path(socket)
     leave_working_folder()
-    if endpoint is None:
-        sys.exit(serve_stdio(create_server(load_completer, settings), verbose=verbose))
+    if path is None:
+        server = create_server(load_completer, settings, stand_in=load_stand_in, prepare=prepare)
+        sys.exit(serve_stdio(server, verbose=verbose))
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    # Behind a port is another account, which may read no more of this one's files than completions show.
-    make_server = partial(create_server, load, settings, _SHARED_SETTINGS, may_index=tcp is None)
-    sys.exit(serve_many(endpoint, make_server, print_status, max_sessions=sessions, verbose=verbose))
+    make_server = partial(create_server, load, settings, _SHARED_SETTINGS)
+    command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
+    announce = partial(print_status, f"listening at {path}; editors run: {command}")
+    return serve_many(path, make_server, announce, max_sessions=sessions, verbose=verbose)
+
+
+def _serve_http(settings: Settings, address: str, verbose: int) -> None:
+    """Load the model, then listen. Relative paths that clients send are in the folder where this was started."""
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.http.access import listen, parse_address, token_in
+    from spd_lsp.http.app import App
+    from spd_lsp.http.completions import CompletionThread
+    from spd_lsp.http.serve import serve
+    from spd_lsp.lsp.transport.access import private_socket, socket_path
+    from spd_lsp.safe_logging import log_to_stderr
+
+    place, folder = parse_address(address), Path.cwd()
+    leave_working_folder()
+    log_to_stderr(verbose)
+    token, file = token_in(Registry(Path(settings.data_dir) if settings.data_dir else None).folder)
+    if isinstance(place, Path):
+        wire, name = private_socket(socket_path(str(place))), f"unix:{place}"
+    else:
+        wire = listen(*place)
+        host, port = wire.getsockname()[:2]
+        name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    completions = CompletionThread(load_completer(settings, print_status), folder)
+    announce = partial(print_status, f"listening at {name}; clients send the token in {file}")
+    serve(wire, App(completions, token, Path(settings.model).name), completions, announce)

@@ -11,12 +11,12 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.commands.ngram_listing import details, megabytes
 from spd_lsp.commands.ngrams import help_example, open_registry
-from spd_lsp.models.checkpoint.hub import lasting
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.domains import NgramTable
 
 _PATH = click.Path(path_type=Path)
 
@@ -30,18 +30,16 @@ _PATH = click.Path(path_type=Path)
 def export_domains(
     settings: Settings, names: tuple[str, ...], target: Path, replace: bool, list_files: bool
 ) -> None:
-    """Write tables to files, to give away.
+    """Write tables to files that you can share.
 
-    In a folder each is called NAME.ngt. A file counts the tokens of the code. It says which model, folders (by
-    name) and commit it is from. It contains no paths and no lines with secrets, but the code can be reconstructed
-    from it: give it only to people who may read that code.
+    In a folder, each file is called NAME.ngt. It holds counts of the code's tokens, and says which model and
+    folders (by name) they are from. It contains no paths and no lines with secrets, but the code can be
+    reconstructed from it: share it only with people who may read that code.
     """
     from ngram_builders.registry.transfer import export_table
 
     if len(names) > 1 and not target.is_dir():
-        raise UserError(
-            f"{target} is no folder; several tables are exported to a folder: make it, or name another"
-        )
+        raise UserError(f"{target} is not a folder, and several tables need one; create it, or name another")
     registry = open_registry(settings)
     domains = [registry.find(name) for name in dict.fromkeys(names)]
     for domain in domains:
@@ -51,7 +49,7 @@ def export_domains(
             click.echo(line)
 
 
-def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
+def _describe_exposure(domain: NgramTable, list_files: bool) -> Iterator[str]:
     """What can be read from an exported table."""
     from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.sources.discovery import display_path
@@ -63,7 +61,7 @@ def _describe_exposure(domain: Domain, list_files: bool) -> Iterator[str]:
     hint = "" if list_files or contents is None else "; to list them, add --files"
     yield f"anyone who has it can reconstruct {code}{hint}"
     if contents is not None and contents.is_old:
-        yield f"it was built before secrets were masked as now; first run: spd-lsp ngrams rebuild {domain.name}"
+        yield f"it was built with older rules for masking secrets; first run: spd-lsp ngrams rebuild {domain.name}"
     if list_files:
         yield from (sorted(map(display_path, contents.files)) if contents else ["its files are not known here"])
 
@@ -81,7 +79,7 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
     """
     from ngram_builders.registry.transfer import import_table
 
-    fingerprint, recipe = (_fingerprint_of(model), {"model": lasting(model)}) if model else (None, {})
+    fingerprint, recipe = (_fingerprint_of(model), {"model": absolute_model_name(model)}) if model else (None, {})
     registry = open_registry(settings)
     imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
     click.echo(details(imported, registry.assignments()))
@@ -102,10 +100,10 @@ def _fingerprint_of(model: str) -> str:
 @click.option("--replace", is_flag=True, help="Replace another table of that name there.")
 @click.pass_obj
 def push_domains(settings: Settings, names: tuple[str, ...], address: str, replace: bool) -> None:
-    """Copy tables to a folder, from which others pull them.
+    """Copy tables to a folder from which others can pull them.
 
     ADDRESS is a folder, or one that fsspec knows such as s3://bucket/ngrams, if its package (s3fs) is installed.
-    The same is copied as by export: give tables only to people who may read the code.
+    The same is copied as by `export`: share tables only with people who may read the code.
     """
     from ngram_builders.registry.sharing import push
 
@@ -121,13 +119,13 @@ def push_domains(settings: Settings, names: tuple[str, ...], address: str, repla
 @click.command("pull", epilog=help_example("pull /net/team/ngrams"))
 @click.argument("address", metavar="[ADDRESS]", required=False)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--replace", is_flag=True, help="Replace tables of these names that are not from there.")
+@click.option("--replace", is_flag=True, help="Replace tables of the same names that came from elsewhere.")
 @click.pass_obj
 def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...], replace: bool) -> None:
-    """Install your team's tables, or their newer versions.
+    """Install your team's tables, or update them.
 
-    What comes is verified. Without NAMEs all tables there; without an ADDRESS all that were pulled before, each
-    from where it came.
+    Their data is verified. Without a NAME, all tables at the ADDRESS are installed; without an ADDRESS, all tables
+    that were pulled before are updated, each from its own address.
     """
     from ngram_builders.registry.sharing import list_pulled, list_shared, pull
 
@@ -152,15 +150,15 @@ def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...]
         raise UserError(f"{failed} of {len(wanted)} tables could not be pulled, see above")
 
 
-def _describe_pulled(domain: Domain) -> str:
+def _describe_pulled(domain: NgramTable) -> str:
     from ngram_builders.registry.origin import read_origin
 
-    source = read_origin(domain.recipe).describe()
+    source = read_origin(domain.recipe).sources
     facts = f"pulled {domain.name}: {domain.tokens:,} tokens{f' from {source}' if source else ''}"
     return f"{facts}; to use it here: spd-lsp ngrams use {domain.name} --add"
 
 
-def _warn_of_model(settings: Settings, domain: Domain) -> None:
+def _warn_of_model(settings: Settings, domain: NgramTable) -> None:
     """Say if the default model has another tokenizer."""
     if domain.fingerprint != _fingerprint_of(settings.model):
         click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)

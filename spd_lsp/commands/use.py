@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,17 +14,15 @@ from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.domains import NgramTable
     from ngram_builders.registry.registry import Registry
-
-_Weights = Mapping[str, float]
 
 
 @click.command("use", epilog=help_example("use team=0.3 --add"))
 @click.argument("names", metavar="NAME[=WEIGHT]...", nargs=-1)
-@click.option("--add", is_flag=True, help="Keep the tables that serve there now, and add these.")
-@click.option("--drop", is_flag=True, help="Keep the others that were chosen, without these.")
-@click.option("--replace", is_flag=True, help="Give up tables that were chosen before.")
+@click.option("--add", is_flag=True, help="Add these to the tables that serve there now.")
+@click.option("--drop", is_flag=True, help="Remove these from the choice, and keep the others.")
+@click.option("--replace", is_flag=True, help="Replace the earlier choice without asking.")
 @click.option(
     "--workspace",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -47,6 +44,10 @@ def use(
     Without names, the choice is undone. A file is served by the tables chosen for the innermost folder around it,
     and by no others. Without such a choice it is served by the tables built from the folders around it, and by
     those chosen for its language. With --add, it is served by these as well.
+
+    WEIGHT, above 0 and up to 1, says how far a table is believed: tables share what n-grams decide by weight, and
+    what a table alone knows counts in full from 0.7 on, a tenth as much at 0.07, and so do lines copied from its
+    files. `spd-lsp ngrams compare` measures what it brings.
     """
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")
@@ -56,77 +57,43 @@ def use(
         raise UserError(f"name the tables to {'add' if add else 'drop'}")
     registry = open_registry(settings)
     named = dict(_parse_weight(registry, name) for name in names)
-    choice = _LanguageChoice(registry, language) if language else _FolderChoice(registry, workspace or Path())
-    before = choice.read()
+    folder = (workspace or Path()).resolve()
+    assignments = registry.assignments()
+    only, added = (users.get(str(folder), ()) for users in (assignments.workspaces, assignments.additions))
+    if language:
+        before = dict(assignments.languages.get(language, ()))
+        described = language_line(language, tuple(before.items()))
+    else:
+        before = dict(only or added)
+        described = (addition_line if added and not only else workspace_line)(folder, only or added)
     if drop and (unknown := sorted(named.keys() - before)):
-        raise UserError(f"{', '.join(unknown)} was not chosen: {choice.describe(before)}")
+        raise UserError(f"{', '.join(unknown)} was not chosen: {described}")
     lost = [] if add or drop or not named else sorted(before.keys() - named)
     if lost and not replace:
-        remedy = "keep it with --add, or give it up with --replace"
-        ask(f"{choice.describe(before)}, and {', '.join(lost)} would not any more", "Go on?", remedy)
+        remedy = "keep it with --add, or confirm with --replace"
+        ask(f"{described}; this choice leaves out {', '.join(lost)}", "Go on?", remedy)
     kept = {name: weight for name, weight in before.items() if add or (drop and name not in named)}
-    after = kept | ({} if drop else named)
-    for line in choice.write(after, joined=add or drop):
-        click.echo(line)
+    after = tuple((kept | ({} if drop else named)).items())
+    if language:
+        registry.assign_language(language, after)
+        click.echo(language_line(language, after))
+    else:
+        served = _serving(registry, folder)
+        if (add or drop) and not only:
+            registry.add_to_folder(folder, after)
+            click.echo(addition_line(folder, after))
+        else:
+            registry.assign_workspace(folder, after)
+            click.echo(workspace_line(folder, after))
+        if gone := [name for name in served if name not in (*before, *_serving(registry, folder))]:
+            click.echo(f"no longer by {', '.join(gone)}; to keep other tables beside a choice, add --add")
     for name in named if not drop else ():
         _warn_if_useless(registry.find(name), language)
 
 
-class _LanguageChoice:
-    """The tables that serve a language's files as well as their own."""
-
-    def __init__(self, registry: Registry, language: str) -> None:
-        self.registry = registry
-        self.language = language
-
-    def read(self) -> dict[str, float]:
-        """Read what is chosen."""
-        return dict(self.registry.assignments().languages.get(self.language, ()))
-
-    def describe(self, weights: _Weights) -> str:
-        """Describe a choice in a line."""
-        return language_line(self.language, tuple(weights.items()))
-
-    def write(self, weights: _Weights, *, joined: bool) -> Iterator[str]:
-        """Replace the choice, and describe it."""
-        self.registry.assign_language(self.language, tuple(weights.items()))
-        yield self.describe(weights)
-
-
-class _FolderChoice:
-    """The tables that serve the files in a folder: only these, or these as well as its own."""
-
-    def __init__(self, registry: Registry, folder: Path) -> None:
-        self.registry = registry
-        self.folder = folder.resolve()
-        self.added = registry.assignments().additions.get(str(self.folder), ())
-        self.only = registry.assignments().workspaces.get(str(self.folder), ())
-
-    def read(self) -> dict[str, float]:
-        """Read what is chosen."""
-        return dict(self.only or self.added)
-
-    def describe(self, weights: _Weights) -> str:
-        """Describe a choice in a line."""
-        line = addition_line if self.added and not self.only else workspace_line
-        return line(self.folder, tuple(weights.items()))
-
-    def write(self, weights: _Weights, *, joined: bool) -> Iterator[str]:
-        """Replace the choice, and describe it, with the tables that no longer serve the folder."""
-        before, assignment = self._serving(), tuple(weights.items())
-        if joined and not self.only:
-            self.registry.add_to_folder(self.folder, assignment)
-            yield addition_line(self.folder, assignment)
-        else:
-            self.registry.assign_workspace(self.folder, assignment)
-            yield workspace_line(self.folder, assignment)
-        chosen = dict(self.only or self.added)
-        if lost := [name for name in before if name not in self._serving() and name not in chosen]:
-            yield f"no longer by {', '.join(lost)}; to keep other tables beside a choice, add --add"
-
-    def _serving(self) -> list[str]:
-        """The tables that serve the folder's files."""
-        return [domain.name for domain, _ in self.registry.domains_for(self.folder / "file", None)]
+def _serving(registry: Registry, folder: Path) -> list[str]:
+    """The tables that serve a folder's files."""
+    return [domain.name for domain, _ in registry.domains_for(folder / "file", None)]
 
 
 def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
@@ -143,7 +110,7 @@ def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
     return name, value
 
 
-def _warn_if_useless(domain: Domain, language: str | None) -> None:
+def _warn_if_useless(domain: NgramTable, language: str | None) -> None:
     """Say what keeps a table from serving what it was chosen for."""
     from ngram_builders.sources.language_ids import related_languages
 

@@ -18,7 +18,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.attribution import Attribution, Passage, Query
-    from ngram_builders.registry.domains import Domain
+    from ngram_builders.registry.domains import NgramTable
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.reader import Table
     from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -49,11 +49,10 @@ class _Evidence:
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object, with every place.")
 @click.pass_obj
 def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model: str, print_json: bool) -> None:
-    """Say where TEXT, such as a completion, comes from.
+    """Show which tables, files and lines TEXT, such as a completion, comes from.
 
-    That is from which tables, files and lines. TEXT is covered with the longest passages of the code that each
-    table was built from. Tables that keep no texts, such as imported ones, say how much of it their n-grams hold.
-    With -, TEXT is standard input.
+    TEXT is covered with the longest passages of the code that each table was built from. For tables that keep no
+    texts, such as imported ones, it shows how much of TEXT their n-grams hold. With -, TEXT is standard input.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate
@@ -76,7 +75,7 @@ def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model
         click.echo(f"{name} was not asked: it was built for another model; name that with --model", err=True)
 
 
-def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, list[Table], Domain | None]]:
+def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, list[Table], NgramTable | None]]:
     from ngram_builders.table.reader import Table
 
     for name in dict.fromkeys(names):
@@ -86,11 +85,11 @@ def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, list
         yield name, [Table.open(path) for path in domain.paths], domain
 
 
-def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, list[Table], Domain | None]]:
+def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, list[Table], NgramTable | None]]:
     """The tables that serve a file; of a whole folder, the built-in one of what it holds most of."""
     from ngram_builders.sources.language_ids import closest_language, language_of
     from ngram_builders.table.reader import Table
-    from spd_lsp.models.checkpoint.hub import bundled_domains, locate
+    from spd_lsp.models.checkpoint.hub import bundled_tables, locate
 
     language = language_of(file) if file.suffix else None
     domains = [domain for domain, _ in registry.domains_for(file, language)]
@@ -98,22 +97,19 @@ def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, 
     if not language and domains:
         sources = Table.open(domains[0].path).summary.sources
         language = max(sources, key=sources.__getitem__)
-    built_in = bundled_domains(model, locate(model))
+    built_in = bundled_tables(model, locate(model))
     if language and (name := closest_language(language, built_in)):
         yield f"{name} (built in)", [Table.open(built_in[name])], None
     elif not domains:
         raise UserError(f"no n-gram table serves {file.parent}; run spd-lsp build-ngrams there, or use --domain")
 
 
-def _ask(text: str, name: str, table: list[Table], domain: Domain | None, tokens: ModelTokenizer) -> _Evidence:
+def _ask(text: str, name: str, table: list[Table], domain: NgramTable | None, tokens: ModelTokenizer) -> _Evidence:
     """Ask one table. A text in the middle of a line has other tokens than at its start: what knows more counts."""
     from ngram_builders.attribution import Query, attribute
 
     queries = [Query.of(tokens.encode(start + text), tokens.bytes_of) for start in ("", " ")]
-    asked = [
-        _Evidence(name, query, attribute(query, table, domain, tokens.encode, tokens.bytes_of))
-        for query in queries
-    ]
+    asked = [_Evidence(name, query, attribute(query, table, domain, tokens.bytes_of)) for query in queries]
     return max(asked, key=lambda one: (_covered(one), one.found.held))
 
 

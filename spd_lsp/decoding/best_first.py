@@ -70,7 +70,7 @@ class _Search:
         self.queue: list[tuple[float, int, Draft]] = []  # likeliest first, equals in order
         self.numbers = count()
         self.finished: list[Draft] = []  # or at the limit of tokens; best first
-        self.begun: list[Draft] = []  # that went on
+        self.intermediate: list[Draft] = []  # that went on
         self.read: list[Read] = []
 
     def add(self, options: Iterable[Draft]) -> None:
@@ -91,8 +91,8 @@ class _Search:
             draft = heapq.heappop(self.queue)[2]
             if is_done([draft], self.finished, k, self.settings.ranking):
                 return None
-            if len(_as_long(draft, self.begun)) < k:
-                self.begun.append(draft)
+            if len(_as_long(draft, self.intermediate)) < k:
+                self.intermediate.append(draft)
                 return draft
         return None
 
@@ -120,9 +120,9 @@ class _Search:
     def result(self) -> DecodingResult:
         """The best k drafts and their cost."""
         k, rows = self.settings.drafts, len(self.read)
-        drafts = self.finished or self.begun[-1:]  # nothing may be able to follow
+        drafts = self.finished or self.intermediate[-1:]  # nothing may be able to follow
         longest = max(len(draft.ids) for draft in drafts)
-        return DecodingResult(drafts[:k], 1 + rows, longest, rows, drafts[k:], self.begun)
+        return DecodingResult(drafts[:k], 1 + rows, longest, rows, drafts[k:], self.intermediate)
 
 
 def _as_long(draft: Draft, others: Iterable[Draft]) -> list[Draft]:

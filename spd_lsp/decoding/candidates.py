@@ -1,9 +1,8 @@
 """Combine the model and the n-grams by the paper's formula, where n-grams choose among the model's top tokens.
 
-And score the same tokens as `superposed.score_logits` where a device selects the few logits that are needed. In:
-logits and the histories of drafts. Out: tokens and their log p_f.
+In: logits and the histories of drafts. Out: tokens and their log p_f.
 
-Legend: K histories, R the model's candidate tokens, A those of the n-grams, C of both, V vocabulary.
+Legend: K histories, R the model's candidate tokens, C those of model and n-grams, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import log_softmax, top, top_allowed
-from spd_lsp.models.topk import TopK
+from spd_lsp.models.logits import top, top_allowed
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
@@ -25,7 +23,6 @@ LOG_DELTA = -200.0  # delta, the penalty of a draft whose n-grams know none of t
 # that there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
 TINY = 1e-300  # below any probability of interest; its logarithm is finite
-_NO_IDS: Ids = np.empty(0, np.int64)
 
 
 class Interpolation(Protocol):
@@ -45,35 +42,6 @@ class Interpolation(Protocol):
 
         Tokens whose p is negative are not allowed.
         """
-
-
-def ngram_proposals(histories: Histories, interpolation: Interpolation | None, settings: Settings) -> Ids:
-    """Return the tokens that n-grams propose, whose logits `score_selected` needs too. -> [A]."""
-    if interpolation is None or settings.interpolation != "linear":
-        return _NO_IDS
-    return interpolation.successors(histories, settings.candidates)
-
-
-def score_selected(
-    top_k: TopK, extra_ids: Ids, histories: Histories, interpolation: Interpolation | None, settings: Settings
-) -> tuple[Ids, Floats]:
-    """Score what `superposed.score_logits` does, given only the top R logits and those of `ngram_proposals`."""
-    tau = settings.temperature
-    if interpolation is None or settings.interpolation != "linear":
-        logp = log_softmax(top_k.logits / tau)
-        return fuse_with_ngrams(top_k.ids, logp, histories, interpolation, settings)
-    candidates, logits = _merge_logits((top_k.ids, top_k.logits), (extra_ids, top_k.extra_logits))  # [C] twice
-    p = np.exp(logits / tau - top_k.log_z)
-    return candidates, np.log(np.maximum(interpolation.mix(histories, candidates, p), TINY))
-
-
-def fuse_with_ngrams(
-    candidates: Ids, logp: Floats, histories: Histories, interpolation: Interpolation | None, settings: Settings
-) -> tuple[Ids, Floats]:
-    """The paper's formula: n-grams choose among the model's top tokens. [R] twice -> [R], and [K, R] or [1, R]."""
-    if interpolation is None:
-        return candidates, logp[None]
-    return candidates, fuse(logp, interpolation(histories, candidates), settings.alpha)
 
 
 def top_candidates(
@@ -100,11 +68,3 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     penalty = np.where(known.any(axis=1, keepdims=True), LOG_FLOOR, LOG_DELTA)  # [K, 1]
     log_ngram = np.log(p_ngram, out=np.zeros_like(p_ngram), where=known)
     return np.asarray((1 - alpha) * logp + np.where(known, alpha * log_ngram, penalty))
-
-
-def _merge_logits(*parts: tuple[Ids, Floats]) -> tuple[Ids, Floats]:
-    """Merge ids and their logits: sorted, without duplicates and tokens that the model does not have."""
-    ids, logits = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    known = logits > -np.inf
-    unique, first = np.unique(ids[known], return_index=True)
-    return unique, logits[known][first]

@@ -1,55 +1,81 @@
-"""The decoders a user can choose between, all with the signature of `superpose`."""
+"""The decoders a user can choose between, all with the signature of `superpose`; without a model, too.
+
+Shapes: K drafts, C candidate tokens, V vocabulary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
+from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.multi_stream import superpose_streams
+from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
-from spd_lsp.decoding.without_model import without_model
 from spd_lsp.settings import Settings
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def settings_for(settings: Settings, *, second_row_is_free: bool, forks_are_free: bool) -> Settings:
-    """Return the settings with a decoder and a number of streams that suit the model, where they leave it open.
+def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
+    """Return the settings with a decoder that suits the model, where they leave it open.
 
-    Only superposed drafts have streams, resets, and the paper's formula and ranking.
+    Only superposed drafts have resets, and the paper's formula and ranking.
     """
-    automatic = 2 if second_row_is_free and settings.drafts > 1 else 1
-    settings = replace(settings, streams=settings.streams or automatic)
     if settings.decoder != "auto":
         return settings
     is_plain = (settings.interpolation, settings.ranking) == ("linear", "probability")
-    is_best_first = forks_are_free and is_plain and settings.streams == 1 and not settings.reset_every
+    is_best_first = forks_are_free and is_plain and not settings.reset_every
     return replace(settings, decoder="best-first" if is_best_first else "superposed")
-
-
-def choose_decoder(settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name: superposed drafts share `streams` rows, one if that is 0."""
-    if settings.decoder == "best-first":
-        return best_first
-    return superpose if settings.streams <= 1 else superpose_streams
 
 
 def decoder_for(model: object, settings: Settings) -> DecodingFunction:
     """Return the decoder that the settings name; where no model predicts, n-grams alone are asked, at no pass."""
-    chosen = choose_decoder(settings)
+    chosen = best_first if settings.decoder == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
 
 
 def _decode_alone(
-    decode: DecodingFunction,
-    model: Model,
-    request: DecodingRequest,
-    settings: Settings,
-    check: Callable[[], None],
+    decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    request = without_model(request, cast(Any, model).end_of_text)
+    """Decode where all logits are alike, but for the end of text's, which is the largest."""
+    known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
+    request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)
     return replace(result, passes=0, rows=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownAlone:
+    """N-grams alone, as `Interpolation`: a draft ends where they know nothing."""
+
+    ngrams: Interpolation | None
+    end_of_text: int
+
+    def __call__(self, histories: Histories, candidates: Ids) -> Floats:
+        if self.ngrams is None:
+            return np.zeros((len(histories), len(candidates)))
+        return self.ngrams(histories, candidates)
+
+    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
+        """Without n-grams, what the model says."""
+        if self.ngrams is None:
+            return np.broadcast_to(p, (len(histories), len(candidates)))
+        return self.ngrams.mix(histories, candidates, p)
+
+    def successors(self, histories: Histories, n: int) -> Ids:
+        """What n-grams know to follow."""
+        return np.empty(0, np.int64) if self.ngrams is None else self.ngrams.successors(histories, n)
+
+    def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
+        """Without tokens that no history's n-grams know."""
+        nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
+        if self.ngrams is None:
+            return nothing
+        candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
+        known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
+        return (candidates[known], p_f[:, known]) if known.any() else nothing

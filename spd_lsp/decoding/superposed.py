@@ -21,23 +21,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import (
-    TINY,
-    Interpolation,
-    fuse_with_ngrams,
-    ngram_proposals,
-    score_selected,
-    top_candidates,
-)
+from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, top_candidates
 from spd_lsp.models.logits import log_z, top_allowed
-from spd_lsp.models.topk import TopK, TopKRequest
 from spd_lsp.settings import Settings
 
 OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
@@ -81,22 +73,6 @@ class Model(Protocol):
         """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
 
 
-class SelectingModel(Model, Protocol):
-    """A model that can select the few logits that are needed on its device, so that [V] need not leave a GPU."""
-
-    selects_on_device: bool  # whether that is quicker than `step`
-
-    def step_top_k(
-        self, ids: Sequence[int], weights: Floats, k: int, extra_ids: Ids, temperature: float = 1.0
-    ) -> TopK:
-        """As `step`, but return only the k largest logits and those of some further ids."""
-
-    def step_rows_top_k(
-        self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int], request: TopKRequest
-    ) -> list[TopK]:
-        """As `step_rows`, but return only the logits that are asked for of each row."""
-
-
 @dataclass(frozen=True, slots=True)
 class DecodingRequest:
     """What to continue, and when a draft is finished."""
@@ -108,17 +84,6 @@ class DecodingRequest:
     allowed: AllowedAfter = lambda ids: None
     text_of: TextOf = tuple  # what a user sees of a draft: finished drafts that look the same are merged
 
-    def continued_by(self, ids: tuple[int, ...]) -> DecodingRequest:
-        """Return the request that remains once these tokens are written."""
-        return DecodingRequest(
-            [*self.prompt, *ids],
-            lambda more: self.stop((*ids, *more)),
-            [*self.history, *ids],
-            self.interpolation,
-            allowed=lambda more: self.allowed((*ids, *more)),
-            text_of=lambda more: self.text_of((*ids, *more)),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class DecodingResult:
@@ -129,11 +94,21 @@ class DecodingResult:
     longest: int  # tokens of the longest draft, whether or not it is among the best
     rows: int = 0  # positions read after the prompt: one per pass, or one per row of a batch
     spare: list[Draft] = field(default_factory=list)  # finished beyond k, in case some of the best look the same
-    begun: list[Draft] = field(default_factory=list)  # that were live on the way: what drafts begin with
+    intermediate: list[Draft] = field(default_factory=list)  # that were live on the way: what drafts begin with
 
     def scored(self, ranking: str) -> list[tuple[tuple[int, ...], float]]:
         """Return ids and ranking score of each draft: the best, then the spare ones."""
         return [(draft.ids, ranking_score(draft, ranking)) for draft in [*self.best, *self.spare]]
+
+
+class NextPass(NamedTuple):
+    """What one forward pass is to read: a prompt, or one more position, x~ = sum_i weights_i z_i of its ids."""
+
+    ids: Sequence[int]
+    weights: Floats | None = None  # None: a prompt, as far as it is not cached
+
+
+Decoding = Generator[NextPass, Floats, DecodingResult]  # says what each pass reads, and is sent its logits [V]
 
 
 def superpose(
@@ -147,28 +122,47 @@ def superpose(
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    k, ranking = settings.drafts, settings.ranking
-    check()
-    logits = model.prefill(request.prompt, check)  # [V]
-    live, ended = select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
+    decoding = superposed_passes(request, settings, width)
+    wanted, result = advance(decoding, None)
+    while result is None:
+        assert wanted is not None
+        check()
+        ids, weights = wanted
+        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights)
+        wanted, result = advance(decoding, logits)
+    return result
+
+
+def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None, DecodingResult | None]:
+    """Send the logits of a pass (None before the first); return the next pass, or the result."""
+    try:
+        return (next(decoding) if logits is None else decoding.send(logits)), None
+    except StopIteration as done:
+        return None, done.value
+
+
+def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
+    """Superposed Decoding itself, whoever computes the passes."""
+    k = settings.drafts
+    ranking = settings.ranking
+    logits = yield NextPass(request.prompt)
+    live, ended = _select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
-    begun: list[Draft] = []
+    intermediate: list[Draft] = []
     passes = 1
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
-        check()
         if settings.reset_every and passes % settings.reset_every == 0:
             live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
-            logits = model.prefill([*request.prompt, *live[0].ids], check)
-            options = expand(logits, live, request, settings)
+            logits = yield NextPass([*request.prompt, *live[0].ids])
         else:
-            options = _superposed_step(model, live, request, settings)
+            logits = yield NextPass([draft.ids[-1] for draft in live], _superposition_weights(live))
         passes += 1
-        begun += live
-        live, ended = select_drafts(options, request, settings, width)
+        intermediate += live
+        live, ended = _select_drafts(expand(logits, live, request, settings), request, settings, width)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:], begun=begun)
+    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:], intermediate=intermediate)
 
 
 def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
@@ -183,25 +177,10 @@ def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, w
     ids = top_allowed(logits, 2 * (width or settings.drafts), allowed)  # [2k]: some may be finished at once
     support = logits if allowed is None else logits[allowed]
     log_p = logits[ids].astype(np.float64) / settings.temperature - log_z(support, settings.temperature)  # [2k]
-    return best_expansions([empty], ids, log_p[None])
+    return _best_expansions([empty], ids, log_p[None])
 
 
-def _superposed_step(
-    model: Model, live: Sequence[Draft], request: DecodingRequest, settings: Settings
-) -> Iterator[Draft]:
-    """Yield the K x C continuations, best first, after one forward pass over x~ = sum_i gamma_i z_i."""
-    last_ids, gamma = [draft.ids[-1] for draft in live], superposition_weights(live)  # K, [K]
-    if not selects_on_device(model, live, request):
-        return expand(model.step(last_ids, gamma), live, request, settings)
-    histories = ngram_histories(request, live)
-    extra_ids = ngram_proposals(histories, request.interpolation, settings)
-    selecting = cast(SelectingModel, model)
-    top_k = selecting.step_top_k(last_ids, gamma, settings.candidates, extra_ids, settings.temperature)
-    ids, log_p_f = score_selected(top_k, extra_ids, histories, request.interpolation, settings)  # [C], [K, C]
-    return best_expansions(live, ids, log_p_f)
-
-
-def superposition_weights(live: Sequence[Draft]) -> Floats:
+def _superposition_weights(live: Sequence[Draft]) -> Floats:
     """Return gamma_i = p_i / sum_j p_j, the softmax of the draft scores (section 3.1). -> [K]"""
     best = max(draft.score for draft in live)
     p = [math.exp(draft.score - best) for draft in live]  # for so few numbers a loop is faster than NumPy
@@ -224,12 +203,6 @@ def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[I
     return [*([(None, free)] if free else []), *bound]
 
 
-def selects_on_device(model: Model, live: Sequence[Draft], request: DecodingRequest) -> bool:
-    """Whether the model itself selects the few logits that are needed: where any id may follow each draft."""
-    is_free = all(request.allowed(draft.ids) is None for draft in live)
-    return is_free and getattr(model, "selects_on_device", False)
-
-
 def _expand_alike(
     logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
@@ -237,7 +210,7 @@ def _expand_alike(
     histories = ngram_histories(request, live)  # [K, 8]
     is_first = not live[0].ids
     ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
-    return best_expansions(live, ids, log_p_f)
+    return _best_expansions(live, ids, log_p_f)
 
 
 def score_logits(
@@ -256,8 +229,10 @@ def score_logits(
     """
     if interpolation is not None and settings.interpolation == "linear":
         return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)
-    top_tokens = top_candidates(logits, settings, allowed, is_first=is_first)
-    return fuse_with_ngrams(*top_tokens, histories, interpolation, settings)
+    candidates, log_p = top_candidates(logits, settings, allowed, is_first=is_first)  # [C], [C]
+    if interpolation is None:
+        return candidates, log_p[None]
+    return candidates, fuse(log_p, interpolation(histories, candidates), settings.alpha)
 
 
 def _mix_candidates(
@@ -278,11 +253,11 @@ def _mix_candidates(
     asked = p if allowed is None else _mask_disallowed(p, allowed)
     candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)
     if allowed is not None and is_first:
-        p_f = condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
+        p_f = _condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
     return candidates, np.log(np.maximum(p_f, TINY))
 
 
-def condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
+def _condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
     """Condition probabilities on the next token being allowed: all allowed ones begin with the text already typed.
 
     `others`: p of the allowed tokens that are not candidates, by the model alone, [K, 1] or one. [K, C] -> [K, C].
@@ -314,13 +289,14 @@ def ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
     return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)
 
 
-def best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> Iterator[Draft]:
+def _best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> Iterator[Draft]:
     """Yield each draft with one candidate more, by log p_i + log p_f (section 3.2); ties in order.
 
     log p_f is [K, C], or [1, C] if all drafts share it. Drafts are made lazily; those of score -inf never.
     """
     scores = np.array([[draft.score] for draft in live]) + log_p_f  # [K, C]
-    flat, tokens = scores.ravel(), candidates.tolist()
+    flat = scores.ravel()
+    tokens = candidates.tolist()
     order = np.argsort(-flat, kind="stable")  # [K C]
     for start in range(0, len(order), _EXPANSION_CHUNK):
         chunk = order[start : start + _EXPANSION_CHUNK]
@@ -331,7 +307,7 @@ def best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> 
             yield Draft((*live[row].ids, tokens[column]), score)
 
 
-def select_drafts(
+def _select_drafts(
     options: Iterable[Draft], request: DecodingRequest, settings: Settings, width: int = 0
 ) -> tuple[list[Draft], list[Draft]]:
     """Split options, best first, into the best `width` (0: k) that continue, and finished ones met before them.

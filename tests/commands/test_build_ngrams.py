@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.build import BuildSummary
-from ngram_builders.errors import UserError
 from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
-from spd_lsp.commands.build_ngrams import describe_build, parse_memory, parse_orders
+from spd_lsp.commands.build_ngrams import describe_build
+from tests.ngram_builders.small_tables import writer
 from tests.planted import lines, private_key
 
 
@@ -72,16 +72,6 @@ def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_
     assert registry.find("mine").roots == (tmp_path / "moved",)
 
 
-def test_the_commit_is_recorded_and_a_new_one_alone_rebuilds_nothing(run, invoke, shop, registry):
-    for commit in ("ab" * 20, "cd" * 20):
-        (shop / ".git").mkdir(exist_ok=True)
-        (shop / ".git" / "HEAD").write_text(f"{commit}\n")
-        output = run(shop)
-        assert registry.find("shop").recipe["revisions"] == [commit]
-        assert f"{shop} at {commit[:9]}" in invoke("ngrams", "list").output
-    assert "nothing has changed since the last build" in output
-
-
 def test_a_dry_run_reports_what_would_be_counted_and_writes_nothing(run, shop, data):
     output, skipped = run(shop, "--dry-run").splitlines()
     assert output == "would count 2 files, 0.8 kB: 1 python (0.8 kB), 1 shellscript (0.0 kB)"
@@ -117,11 +107,6 @@ def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(r
     assert outputs[-1].endswith(f"copy.py: counted as python, except lines that look like secrets {described}\n")
     assert "skipped: duplicate (of" in run(shop, "--why", shop / "deploy.py")
     assert not any(secret[:10] in text or key[40:60] in text for text in outputs)
-
-
-def test_min_files_needs_the_local_engine(run, shop):
-    output = run(shop, "--min-files", "2", "--engine", "datatrove", status=1)
-    assert "--min-files works with --engine local only" in output
 
 
 @pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
@@ -181,11 +166,12 @@ def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, sh
         ([".", "--memory", "many"], "--memory is a size such as 500M or 2G, not 'many'"),
         ([".", "--memory", "10M"], "at least 450 MB of memory, not 10; give more with --memory"),
         ([".", "--engine", "datatrove", "--memory", "10M"], "at least 450 MB of memory, not 10"),
-        ([".", "--engine", "datatrove", "--share", "3/2"], "no machine has the share 3/2"),
+        ([".", "--engine", "datatrove", "--slurm", "qos=low"], "--slurm works with --executor slurm only"),
         (
-            [".", "--engine", "datatrove", "--slurm-account", "lab"],
-            "--slurm-account works with --executor slurm only",
+            [".", "--engine", "datatrove", "--executor", "slurm", "--slurm", "low"],
+            "--slurm is an option of sbatch such as partition=cpu, not 'low'",
         ),
+        ([".", "--engine", "datatrove", "--min-files", "2"], "--min-files works with --engine local only"),
         ([".", "--why", "missing.py"], "no such file: missing.py"),
         ([".", "--why", "../elsewhere.py"], "elsewhere.py is not in .*shop"),
     ],
@@ -205,21 +191,13 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
 
 
 @pytest.mark.slow
-def test_two_workers_make_the_same_table_and_report_each_stage(run, shop, data, tmp_path):
+def test_two_workers_make_the_same_table(run, shop, data, tmp_path):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
     run(shop, "--domain", "here")
-    output = run(
-        shop, "--domain", "there", "--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w"
-    )
+    where = ("--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w")
+    run(shop, "--domain", "there", *where)
     here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
     assert here == there
-    assert [line.split(":")[0] for line in output.splitlines()[-4:]] == [
-        "duplicates",
-        "counts",
-        "merge-1",
-        "table",
-    ]
-    assert re.search(r"counts: 2 tasks, \d+\.\d CPU s \(\d+\.\d\d per million tokens\), peak memory", output)
     assert not list((tmp_path / "w").iterdir()), "the scratch folder is empty"
 
 
@@ -257,32 +235,24 @@ def test_a_harmless_failure_is_reported_as_a_note(run, shop, data):
     assert re.search(r"note: cannot use the cached tokens in .*started a new cache", run(shop))
 
 
-@pytest.mark.parametrize(("text", "orders"), [("2-6", (2, 3, 4, 5, 6)), ("3", (3,)), ("4-5", (4, 5))])
-def test_orders_are_a_range(text, orders):
-    assert parse_orders(text) == orders
-
-
-@pytest.mark.parametrize("text", ["", "1-6", "2-7", "5-3", "2,3", "a"])
-def test_other_orders_are_refused(text):
-    with pytest.raises(UserError, match="--orders is a range"):
-        parse_orders(text)
-
-
-@pytest.mark.parametrize(("text", "bytes_"), [("500M", 5 * 10**8), ("2G", 2 * 10**9), ("1.5gb", 1_500_000_000)])
-def test_memory_is_a_size(text, bytes_):
-    assert parse_memory(text) == bytes_
-
-
-def test_the_size_of_an_ngram_is_shown_for_large_tables():
-    facts = {"domain": "d", "files": 1, "tokens": 1, "bytes": 10**6, "seconds": 1.0, "skipped": {}}
-    output = describe_build(BuildSummary(**facts, ngrams=10**5, path=Path("t")))
-    assert "100,000 n-grams, 1.0 MiB (10.0 bytes each), 1.0 s" in output
-
-
-def test_a_build_without_reading_statistics_prints_none():
+@pytest.mark.parametrize(
+    ("perplexity", "told"),
+    [
+        ({"alone": 60.5}, "60.5"),
+        (
+            {"alone": 60.5, "python only": 105.0, "with python": 51.2},
+            "105.0 -> 51.2, so this table helps completions here",
+        ),
+        (
+            {"alone": 900.0, "python only": 105.0, "with python": 107.3},
+            "105.0 -> 107.3, so it needs more code to help",
+        ),
+    ],
+)
+def test_a_build_tells_whether_the_table_helps(perplexity, told):
     facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
-    output = describe_build(BuildSummary(**facts, path=Path("t")))
-    assert output.splitlines()[1:] == ["skipped: nothing", "table: t"]
+    output = describe_build(BuildSummary(**facts, path=Path("t"), perplexity=perplexity))
+    assert f"perplexity of new code (lower is better): {told}" in output.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -292,3 +262,60 @@ def test_an_address_is_refused_where_a_folder_is_expected(run, arguments, shop, 
     monkeypatch.chdir(shop)
     assert "is an address, and a folder or file is expected" in run(*arguments, status=1)
     assert not list(shop.glob("*:*"))
+
+
+@pytest.mark.parametrize("name", ["python", "Go"])
+def test_names_of_built_in_tables_are_refused(run, invoke, shop, registry, tmp_path, name):
+    refused = run(shop, "--domain", name, status=1)
+    assert (
+        f"built-in tables are named after languages; choose another name, such as --domain {name}-code" in refused
+    )
+    run(shop)
+    invoke("ngrams", "export", "shop", tmp_path / f"{name}.ngt")
+    assert "such as --domain" in invoke("ngrams", "import", tmp_path / f"{name}.ngt", status=1).output
+    folder = shop.rename(tmp_path / name)
+    assert f"{name}-code: 2 files" in run(folder)  # named after the folder
+    assert "nothing has changed" in run(folder)
+    assert registry.names() == [f"{name}-code", "shop"]
+
+
+def test_a_table_that_has_such_a_name_already_is_built_again(run, shop, registry, tmp_path):
+    registry.install("python", writer(5), roots=[folder := shop.rename(tmp_path / "python")])
+    assert "python: 2 files" in run(folder)
+    assert "nothing has changed" in run(folder, "--domain", "python")
+
+
+def test_skipped_files_are_listed_with_their_reasons_and_nothing_is_built(run, shop, data, monkeypatch):
+    (shop / "copy.py").write_bytes((shop / "shop.py").read_bytes())
+    (shop / "deps" / "tcl").mkdir(parents=True)
+    for name in ("deps/tcl/a.c", "deps/tcl/license.terms", "odd\n\tname.md"):
+        (shop / name).write_text("x\n")
+    monkeypatch.chdir(shop)
+    listed = run(".", "--list-skipped").splitlines()
+    assert listed == [
+        ".env\tsecret",
+        ".gitignore\tnot source code",
+        "deps/tcl/\tvendored",
+        "odd\\n\\tname.md\tnot source code",
+        "private.py\tignored by .gitignore",
+        "shop.py\tduplicate",
+    ]
+    assert run("--list-skipped", ".").splitlines() == listed
+    assert run(".", "--list-skipped", "ignored").splitlines() == listed[4:5]
+    reasons = "duplicate, ignored by .gitignore, not source code, secret"
+    nothing = f"nothing is skipped as 'vendored'; reasons here: {reasons}\n"
+    assert run(".", "--list-skipped", "vendored", "--include", "deps/") == nothing
+    assert not data.exists()
+
+
+def test_what_a_user_chose_to_count_is_recorded_and_counted_again(run, invoke, shop, registry):
+    (shop / "vendor").mkdir()
+    for name in ("vendor/a.py", "old.py", "test_shop.py"):
+        (shop / name).write_text(f"name = {name!r}\n")
+    assert "skipped: 2 excluded" in run(shop, "--include", "vendor/", "--exclude", "*.sh", "--exclude", "test_*")
+    assert (registry.find("shop").files, registry.find("shop").recipe["include"]) == (3, ["vendor/"])
+    (shop / "vendor" / "b.py").write_text("y = 1\n")
+    assert "4 files" in invoke("ngrams", "rebuild", "shop").output
+    options = "options    --include vendor/ --exclude '*.sh' --exclude 'test_*'\n"
+    assert options in invoke("ngrams", "show", "shop").output
+    assert "is no pattern of .gitignore" in run(shop, "--exclude", "[", status=1)

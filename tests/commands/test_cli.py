@@ -11,11 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
-from spd_lsp.commands.wiring import check_vocabulary
+from spd_lsp.completion.loading import check_vocabulary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 
@@ -93,14 +92,11 @@ def test_without_llama_cpp_ngrams_alone_complete_and_the_starter_says_so_in_a_se
     assert line.startswith("Error: models need llama.cpp here") and "--model none" in line
 
 
-@pytest.mark.parametrize("command", [["bench", "--shape", "tiny"], ["complete", "--model", "."]])
-def test_what_needs_torch_says_how_to_install_it(program, command):
-    where = [f"{program}:1:1"] if command[0] == "complete" else []
+def test_what_needs_torch_says_how_to_install_it(program):
     for name in ("config.json", "tokenizer.json"):
         shutil.copy(STARTER / name, program.parent)
     (program.parent / "model.safetensors").touch()
-    folder = [str(program.parent) if word == "." else word for word in command]
-    done = run_without_torch(*folder, *where)
+    done = run_without_torch("complete", "--model", str(program.parent), f"{program}:1:1")
     assert done.returncode == 1
     assert re.search(r"(?m)^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
         done.stderr
@@ -154,18 +150,6 @@ def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
     answer = json.loads(shown)
     assert 1 <= len(answer["completions"]) <= k
     assert answer["passes"] == answer["tokens"] <= 6
-
-
-def test_complete_completes_the_word_at_the_cursor(invoke, program):
-    answer = json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout)
-    assert any(c["text"].startswith("tle") for c in answer["completions"])
-
-
-def test_the_same_request_gives_the_same_drafts(invoke, program):
-    first, second = (
-        json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout) for _ in range(2)
-    )
-    assert first["completions"] == second["completions"]
 
 
 def test_standard_input_is_completed_as_the_text_of_the_file(invoke, program):
@@ -264,12 +248,6 @@ def test_unused_tokens_may_be_missing_from_the_model():
         check_vocabulary(tokens, 1, STARTER)
 
 
-def test_an_invalid_address_is_reported(invoke):
-    for address in ("nowhere", "a:²", "a:0", "a:65536"):
-        assert "is not HOST:PORT" in invoke("serve", "--tcp", address, status=1).output
-    assert "is not HOST:PORT" in invoke("connect", "a:²", status=1).output
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize("buffered", ["", "1"])
 @pytest.mark.parametrize("command", [["--help"], ["ngrams", "list"]])
@@ -317,21 +295,3 @@ def test_a_file_without_completions_is_refused_with_the_reason(invoke, tmp_path,
     path.write_text("import os\n", encoding="utf-8")
     assert invoke("complete", f"{path}:2:1").output == f"no draft: {why}\n"
     assert json.loads(invoke("complete", "--json", f"{path}:2:1").stdout)["reason"] == why
-
-
-@pytest.mark.parametrize(("where", "may_index"), [("--socket", True), ("--tcp", False)])
-def test_a_server_at_a_port_indexes_no_folders_of_its_editors(tmp_path, monkeypatch, where, may_index):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    servers = []
-
-    def serve_many(endpoint, make_server, *arguments, **options):
-        servers.append(make_server())
-        return 0
-
-    monkeypatch.setattr("spd_lsp.lsp.transport.serve.serve_many", serve_many)
-    result = CliRunner().invoke(main, ["serve", where, str(tmp_path / "s") if may_index else "127.0.0.1:2087"])
-    assert result.exit_code == 0, result.output
-    (server,) = servers
-    assert server.indexer.may_index is may_index
-    server.shutdown()

@@ -25,15 +25,13 @@ def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path:
     assert told.startswith(f"{project} is served by 1 package, ") and told.endswith("tokens: pypi:till@1.0\n")
     (domain,) = Registry(tmp_path / "data").domains()
     listed = run("ngrams", "list")
-    assert (
-        "pypi-till@1.0" in listed
-        and f"{project} is also served by tables of packages that it depends on: 1" in listed
-    )
+    assert domain.name in listed
+    assert f"{project} is also served by tables of packages that it depends on: 1" in listed
     assert f"files in {project}, which depends on it ({domain.weight:g})" in run("ngrams", "show", domain.name)
     shown = json.loads(run("ngrams", "show", domain.name, "--json"))
-    assert shown["used_by"]["projects"] == {str(project): domain.weight}
-    assert shown["sources"] == []
-    assert '"ngrams": ["pypi-till@1.0", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
+    assert shown["used_by"]["dependencies"] == {str(project): domain.weight}
+    assert shown["roots"] == []
+    assert f'"ngrams": ["{domain.name}", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
 
 
 def test_the_environment_of_the_shell_is_used(
@@ -49,9 +47,10 @@ def test_a_package_s_table_is_rebuilt_from_its_project_only(project: Path, run: 
     install_python(project / ".venv", "till", "1.0", "till/__init__.py")
     run("build-ngrams", project, "--dependencies")
     assert "nothing to rebuild" in run("ngrams", "rebuild", "--all")
-    told = run("ngrams", "rebuild", "pypi-till@1.0", status=1)
-    assert "it is of the package pypi:till@1.0; run: spd-lsp ngrams remove pypi-till@1.0" in told
-    table = Registry(tmp_path / "data").find("pypi-till@1.0").path
+    (domain,) = Registry(tmp_path / "data").domains()
+    told = run("ngrams", "rebuild", domain.name, status=1)
+    assert f"it is of the package pypi:till@1.0; run: spd-lsp ngrams remove {domain.name}" in told
+    table = domain.path
     data = table.read_bytes()
     table.write_bytes(data[:-64])
     run("build-ngrams", project, "--dependencies")

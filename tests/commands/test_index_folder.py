@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from spd_lsp.cli import main
 from spd_lsp.commands import index_folder
-from spd_lsp.commands.index_folder import _build_sources, _main, _Progress, _Size, _survey, _TooLarge
+from spd_lsp.commands.index_folder import _main, _Progress, _Size, _survey, _TooLarge
 from spd_lsp.lsp.indexing.build_process import BuildTask
-from spd_lsp.settings import Settings
 from tests.ngram_builders.dependencies.projects import install_python, write
 
 
@@ -134,12 +135,10 @@ def test_packages_have_the_time_that_the_folder_leaves_them(
     assert events(capsys) == [{"kind": "skipped", "text": "it and its packages have tables", "share": 0.0}]
 
 
-def test_a_build_says_what_it_counted(folder: Path, tmp_path: Path, capsys: Any):
-    settings = Settings(data_dir=str(tmp_path / "data"))
-    assert _build_sources(settings, folder, "starter", False) == "4 files"
-    shares = [event["share"] for event in events(capsys)]
-    assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert _build_sources(settings, empty, "starter", False) == ""
-    assert events(capsys) == []
+@pytest.mark.usefixtures("without_a_server")
+def test_a_folder_is_indexed_again_as_its_user_chose(folder: Path, tmp_path: Path, capsys: Any):
+    arguments = ["--data-dir", str(tmp_path / "data"), "build-ngrams", str(folder), "--exclude", "0.py"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    write(folder / "4.py", "till = 4\n")
+    build(folder, tmp_path / "data")
+    assert events(capsys)[-1]["text"] == "4 files"

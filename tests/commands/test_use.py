@@ -67,7 +67,7 @@ def test_an_inner_choice_is_not_joined_by_what_was_added_around_it(run, registry
 def test_a_choice_is_not_replaced_unless_asked_for(run, registry, shop):
     run("ngrams", "use", "team", "--workspace", shop)
     refused = run("ngrams", "use", "old", "--workspace", shop, status=1)
-    assert f"{shop} is served by team (0.3), and team would not any more; keep it with --add" in refused
+    assert f"{shop} is served by team (0.3); this choice leaves out team; keep it with --add" in refused
     assert serving(registry, shop) == {"team": 0.3}
     run("ngrams", "use", "team=0.5", "--workspace", shop)  # only its weight
     run("ngrams", "use", "team", "old", "--workspace", shop)
@@ -75,7 +75,7 @@ def test_a_choice_is_not_replaced_unless_asked_for(run, registry, shop):
     assert serving(registry, shop) == {"old": 0.2}
     run("ngrams", "use", "team", "--language", "python")
     refused = run("ngrams", "use", "old", "--language", "python", status=1)
-    assert "python files are also served by team (0.3), and team would not any more" in refused
+    assert "python files are also served by team (0.3); this choice leaves out team" in refused
     assert dict(registry.assignments().languages["python"]) == {"team": 0.3}
     run("ngrams", "use", "old", "--add", "--language", "python")
     assert dict(registry.assignments().languages["python"]) == {"team": 0.3, "old": 0.2}
@@ -119,10 +119,21 @@ def test_in_a_terminal_a_person_is_asked(run, registry, shop, data, answer, expe
     assert list(serving(registry, shop)) == [expected]
 
 
-def test_renaming_and_pruning_keep_what_was_added(run, registry, shop):
+def test_pruning_keeps_what_was_added(run, registry, shop):
     run("ngrams", "use", "team", "--add", "--workspace", shop)
-    run("ngrams", "rename", "team", "company")
     run("ngrams", "prune", "--gone")
-    assert serving(registry, shop) == {"shop": 0.7, "company": 0.3}
-    run("ngrams", "remove", "company")
+    assert serving(registry, shop) == {"shop": 0.7, "team": 0.3}
+    run("ngrams", "remove", "team", "--yes")
     assert serving(registry, shop) == {"shop": 0.7}
+
+
+def test_a_table_that_was_chosen_is_removed_only_if_that_is_confirmed(run, registry, shop):
+    run("ngrams", "use", "team", "--add", "--workspace", shop)
+    run("ngrams", "use", "old", "--language", "python")
+    refused = run("ngrams", "remove", "shop", "team", "old", status=1)
+    lines = f"{shop} is also served by team (0.3); python files are also served by old (0.2)"
+    assert f"what you chose would be lost: {lines}; to remove them all the same, add --yes" in refused
+    assert registry.names() == ["old", "shop", "team"]
+    registry.assign_dependencies(shop, [("shop", 0.7)])  # nobody chose that
+    assert run("ngrams", "remove", "shop") == "removed shop\n"
+    assert run("ngrams", "remove", "team", "old", "--yes") == "removed team\nremoved old\n"

@@ -69,7 +69,7 @@ def test_a_text_from_two_places_is_split_where_they_meet(run, shop):
 def test_any_piece_of_a_file_is_found_where_it_was_cut_from(run, shop):
     """Whatever tokens the cut goes through."""
     chance = random.Random(7)
-    for _ in range(25):
+    for _ in range(8):
         start = chance.randrange(len(SHOP) - 30)
         piece = SHOP[start : start + chance.randrange(12, len(SHOP) - start)].strip()
         (own, *_) = json.loads(run("ngrams", "why", "--json", piece))["tables"]
@@ -93,7 +93,7 @@ def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, 
     [domain], tokens = registry.domains(), ModelTokenizer(STARTER)
     tables, files = (
         [Table.open(path) for path in domain.paths],
-        [path.read_bytes() for path in folder.glob("*.py")],
+        [path.read_bytes() for path in folder.rglob("*.py")],
     )
     lines, chance, asked = b"".join(files).decode().splitlines(), random.Random(29), 0
     while asked < 50:
@@ -102,24 +102,11 @@ def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, 
         text = "".join(words[first : first + chance.randrange(2, 12)]).strip()
         if sum(content.count(text.encode()) for content in files) and len(text) > 3:
             query = Query.of(tokens.encode(text), tokens.bytes_of)
-            found = attribute(query, tables, domain, tokens.encode, tokens.bytes_of).passages
+            found = attribute(query, tables, domain, tokens.bytes_of).passages
             assert [len(one.spots) for one in found] == [sum(content.count(text.encode()) for content in files)], (
                 text
             )
             asked += 1
-
-
-def test_a_call_is_found_behind_a_blank_and_where_a_line_begins(run, tmp_path, monkeypatch):
-    folder = tmp_path / "calls"
-    folder.mkdir()
-    call = "services.program.getTypeChecker();"
-    for number in range(3):
-        (folder / f"first{number}.ts").write_text(f"{call}\nlet a{number} = 1;\n")
-    (folder / "others.ts").write_text("".join(f"const checker{n} = {call}\nuse(my{call});\n" for n in range(29)))
-    run("build-ngrams", folder)
-    monkeypatch.chdir(folder)
-    (passage,) = json.loads(run("ngrams", "why", "--json", call))["tables"][0]["passages"]
-    assert len(passage["places"]) == 61
 
 
 def test_what_stands_nowhere_is_attributed_to_no_file(run, shop):
@@ -137,12 +124,6 @@ def test_a_file_that_changed_since_is_said_to(run, shop):
     lines = [line for line in output.splitlines() if "(price, item)" in line]
     assert [line.strip().split(":")[0] for line in lines[1:]] == ["bank.py", "copy.py", "shop.py"]
     assert [line.endswith("(the file has changed since)") for line in lines[1:]] == [False, True, True]
-
-
-def test_a_text_is_read_from_standard_input(run, shop):
-    output = run("ngrams", "why", "-", stdin="    if source.balance < amount:\n        raise ValueError\n")
-    assert "shop: 100%" in output
-    assert "bank.py:2:5: if source.balance < amount:" in output
 
 
 def test_an_imported_table_tells_what_its_ngrams_hold(run, shop, tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spd_lsp.decoding import best_first as module
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.superposed import DecodingRequest, Draft
+from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
@@ -53,17 +53,6 @@ class Scripted(TinyModel):
         return np.log(p)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_one_draft_without_ngrams_is_greedy_decoding(seed):
-    model = TinyModel(seed)
-    found = best_first(model, DecodingRequest(PROMPT, never), Settings(drafts=1, max_tokens=8))
-    ids = []
-    for _ in range(8):
-        ids.append(int(np.argmax(TinyModel(seed).prefill([*PROMPT, *ids]))))
-    assert found.best[0].ids == tuple(ids)
-    assert found.passes == model.passes == 8
-
-
 @hypothesis_settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
@@ -101,13 +90,6 @@ def test_drafts_far_behind_borrow_and_cost_nothing():
     assert [draft.ids for draft in found.best] == [(5, END), (6, END), (7, END)]
     assert model.seen == [(), (5,)]
     assert (found.passes, found.rows) == (model.passes, model.rows) == (2, 1)
-
-
-def test_what_is_longer_than_all_that_was_read_is_read():
-    rows = {(): {5: 0.99, 6: 0.01}, (5,): {END: 0.9, 8: 0.1}, (5, 8): {9: 0.9}, (5, 8, 9): {END: 0.9}}
-    model = Scripted(rows, {OTHER: 1.0})
-    found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=2, max_tokens=6))
-    assert [draft.ids for draft in found.best] == [(5, END), (5, 8, 9, END)]
 
 
 def test_a_draft_that_may_become_the_best_is_read():
@@ -153,8 +135,9 @@ def test_where_nothing_is_certain_it_costs_three_rows_a_token_at_most(k):
     assert found.rows == model.rows <= min(k, 3) * 11
 
 
+@pytest.mark.parametrize("decode", [best_first, superpose])
 @pytest.mark.parametrize("step", range(6))
-def test_it_can_be_cancelled_before_every_pass(step):
+def test_it_can_be_cancelled_before_every_pass(decode, step):
     model, calls = TinyModel(1), []
 
     def check():
@@ -163,16 +146,8 @@ def test_it_can_be_cancelled_before_every_pass(step):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        best_first(model, DecodingRequest(PROMPT, never), Settings(drafts=3, max_tokens=8), check)
+        decode(model, DecodingRequest(PROMPT, never), Settings(drafts=3, max_tokens=8), check)
     assert model.passes == step
-
-
-def test_drafts_that_look_the_same_are_one():
-    request = DecodingRequest(PROMPT, lambda ids: ids[-1] in (END, 4), text_of=lambda ids: ids[:-1])
-    model = Scripted({(): {5: 0.9, 6: 0.1}}, {END: 0.5, 4: 0.4, 8: 0.1})
-    best = best_first(model, request, Settings(drafts=3, max_tokens=6)).best
-    assert len({draft.ids[:-1] for draft in best}) == len(best)
-    assert best[0].score == pytest.approx(math.log(0.9 * 0.9), abs=1e-3)
 
 
 def test_the_papers_formula_and_ranking_are_possible():

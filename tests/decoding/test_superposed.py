@@ -11,20 +11,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, TINY
-from spd_lsp.decoding.multi_stream import superpose_streams
-from spd_lsp.decoding.superposed import (
-    OPTIONS_PER_DRAFT,
-    DecodingRequest,
-    Draft,
-    best_expansions,
-    select_drafts,
-    superpose,
-    superposition_weights,
-)
+from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, fuse
+from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, Draft, rank_drafts, superpose
 from spd_lsp.evaluation.beam_search import beam
 from spd_lsp.models.logits import top
-from spd_lsp.models.topk import select_top_k
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel, first_of, spelled
 
@@ -61,31 +51,6 @@ class Counts:
 
     def successors(self, histories, n):
         return np.unique([np.argsort(-self.table[history[-1]], kind="stable")[:n] for history in histories])
-
-
-class SelectingModel(TinyModel):
-    """Gives away only the logits that choosing needs, as an engine on a GPU does."""
-
-    selects_on_device = True
-
-    def step_top_k(self, ids, weights, k, extra_ids, temperature=1.0):
-        return select_top_k(super().step(ids, weights), k, extra_ids, temperature)
-
-    def step_rows_top_k(self, rows, parents, request):
-        found = zip(super().step_rows(rows, parents), request.extra_ids, strict=True)
-        return [select_top_k(logits, request.k, extra, request.temperature) for logits, extra in found]
-
-    def step_rows(self, rows, parents):
-        raise AssertionError("all logits were asked for")
-
-    def step(self, ids, weights):
-        raise AssertionError("all logits were asked for")
-
-
-class AnsweringModel(SelectingModel):
-    """Also gives all logits to those who ask."""
-
-    step, step_rows = TinyModel.step, TinyModel.step_rows
 
 
 def naive(model, prompt, settings, stop, history=(), counts=None):
@@ -171,9 +136,8 @@ def naive(model, prompt, settings, stop, history=(), counts=None):
     alpha=st.sampled_from([0.2, 0.54]),
     asked=st.sampled_from(["nothing", "paper", "linear"]),
     ranking=st.sampled_from(["mean", "probability"]),
-    model=st.sampled_from([TinyModel, SelectingModel]),
 )
-def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking, model):
+def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha, asked, ranking):
     rule = "linear" if asked == "linear" else "paper"
     settings = Settings(
         drafts=k,
@@ -185,7 +149,7 @@ def test_the_vectorised_step_equals_a_naive_loop(seed, k, candidates, tau, alpha
         ranking=ranking,
     )
     counts = None if asked == "nothing" else Counts(seed)
-    found = superpose(model(seed), DecodingRequest([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
+    found = superpose(TinyModel(seed), DecodingRequest([1, 2, 3], at_stop, [1, 2, 3], counts), settings)
     expected = naive(TinyModel(seed), [1, 2, 3], settings, at_stop, [1, 2, 3], counts)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
@@ -220,27 +184,6 @@ def test_passes_are_the_tokens_of_the_longest_draft_whatever_k_is(k, stop):
         assert found.passes == max(len(draft.ids) for draft in found.best) == 10
 
 
-@pytest.mark.parametrize("stopped_after", [0, 1, 4])
-def test_a_cancelled_decoding_stops_within_one_pass(stopped_after):
-    model = TinyModel()
-
-    class Stopped(Exception):
-        pass
-
-    def check():
-        if model.passes >= stopped_after:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        superpose(model, DecodingRequest([1, 2], never), Settings(max_tokens=10), check)
-    assert model.passes == stopped_after
-
-
-def test_the_same_input_gives_the_same_drafts():
-    runs = [superpose(TinyModel(2), DecodingRequest([5, 6], at_stop), Settings(drafts=5)) for _ in range(2)]
-    assert runs[0] == runs[1]
-
-
 @pytest.mark.parametrize("interpolation", ["paper", "linear"])
 @pytest.mark.parametrize("seed", range(5))
 def test_there_are_always_k_finite_and_different_drafts(seed, interpolation):
@@ -265,14 +208,7 @@ def test_nested_drafts_may_hold_a_token_that_the_model_would_never_choose():
     assert first_token("paper") == int(np.argmax(logits))
 
 
-@pytest.mark.parametrize("rule", ["linear", "paper"])
-def test_with_ngrams_too_drafts_begin_with_an_allowed_token(rule):
-    start = DecodingRequest([1, 2], never, [2], Counts(3), first_of(11, 12))
-    found = superpose(TinyModel(), start, Settings(drafts=3, max_tokens=4, interpolation=rule))
-    assert {draft.ids[0] for draft in found.best} <= {11, 12}
-
-
-@pytest.mark.parametrize("decode", [superpose, superpose_streams, beam, best_first])
+@pytest.mark.parametrize("decode", [superpose, beam, best_first])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 def test_what_a_person_has_typed_is_given(decode, counts):
     """One of the tokens that go on from there follows for certain: their probabilities add up to one."""
@@ -281,34 +217,13 @@ def test_what_a_person_has_typed_is_given(decode, counts):
     assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("decode", [superpose, superpose_streams])
 @pytest.mark.parametrize("counts", [Counts(3), None])
 @pytest.mark.parametrize("seed", range(4))
-def test_drafts_may_spell_what_is_typed_in_several_tokens_each_in_its_own_way(decode, counts, seed):
-    """Also where a device selects the likeliest tokens of all: few of them may follow."""
+def test_drafts_may_spell_what_is_typed_in_several_tokens_each_in_its_own_way(counts, seed):
     start = DecodingRequest([1, 2], never, [2], counts, allowed=spelled)
-    settings = Settings(drafts=3, max_tokens=5, streams=2)
-    found, selected = (decode(model(seed), start, settings, lambda: None) for model in (TinyModel, AnsweringModel))
+    found = superpose(TinyModel(seed), start, Settings(drafts=3, max_tokens=5))
     assert {draft.ids[:2] for draft in found.best} <= {(12, 13), (12, 14), *((11, i) for i in range(VOCABULARY))}
     assert found.passes == found.longest == 5
-    assert [draft.ids for draft in found.best] == [draft.ids for draft in selected.best]
-
-
-def test_one_draft_is_greedy_decoding_of_what_may_follow():
-    found = superpose(
-        TinyModel(), DecodingRequest([3, 1], never, allowed=first_of(12, 13)), Settings(drafts=1, max_tokens=1)
-    )
-    logits = TinyModel().prefill([3, 1])
-    assert found.best[0].ids == (12 + int(logits[13] > logits[12]),)
-
-
-def test_drafts_begin_with_an_allowed_token_and_still_become_k():
-    allowed = first_of(11)
-    found = superpose(
-        TinyModel(), DecodingRequest([1, 2], never, allowed=allowed), Settings(drafts=3, max_tokens=4)
-    )
-    assert len(found.best) == 3
-    assert {draft.ids[0] for draft in found.best} == {11}
 
 
 def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
@@ -326,72 +241,10 @@ def test_after_a_reset_the_model_has_read_the_draft_itself():
     assert {draft.ids[3] for draft in found.best} == set(np.argsort(-logits)[:3])
 
 
-def test_superposition_weighs_drafts_by_their_probability():
-    live = [Draft((1,), math.log(0.6)), Draft((2,), math.log(0.2))]
-    assert superposition_weights(live) == pytest.approx([0.75, 0.25])
-
-
-@pytest.mark.parametrize("first", [(), (11,)])
-def test_the_papers_formula_too_always_has_k_drafts(first):
-    counts = Counts(0)
-    counts.table[:] = 0.0
-    counts.table[:, 5] = 1.0  # each history knows one token: k drafts would become one
-    settings = Settings(drafts=6, candidates=VOCABULARY, max_tokens=5, interpolation="paper")
-    found = superpose(TinyModel(), DecodingRequest([1, 2], never, [2], counts, first_of(*first)), settings)
-    assert len({draft.ids for draft in found.best}) == 6
-    assert all(math.isfinite(draft.score) for draft in found.best)
-    assert found.best[0].ids[1:] == (5, 5, 5, 5)
-
-
-def test_nested_drafts_have_finite_scores_where_nothing_is_likely():
-    class Nothing(Counts):
-        def mix(self, histories, candidates, p):
-            return np.zeros((len(histories), len(candidates)))
-
-    found = superpose(
-        TinyModel(), DecodingRequest([1, 2], never, [2], Nothing(0)), Settings(drafts=3, max_tokens=2)
-    )
-    assert [draft.mean_score for draft in found.best] == pytest.approx([math.log(TINY)] * 3)
-
-
-@given(
-    st.integers(1, 4).flatmap(
-        lambda k: st.lists(st.lists(st.integers(-4, 4), min_size=30, max_size=30), min_size=k, max_size=k)
-    )
-)
-def test_options_come_best_first_and_all_of_them(rows):
-    live = [Draft((i,), 0.0) for i in range(len(rows))]
-    found = list(best_expansions(live, np.arange(100, 130), np.array(rows, dtype=float)))
-    expected = sorted(
-        (-score, row, 100 + column) for row, scores in enumerate(rows) for column, score in enumerate(scores)
-    )
-    assert [(-draft.score, *draft.ids) for draft in found] == expected
-
-
-def test_an_option_that_the_model_rules_out_never_follows():
-    scores = np.array([[-np.inf, -1.0, -np.inf]])
-    assert [draft.ids for draft in best_expansions([Draft((9,), 0.0)], np.arange(3), scores)] == [(9, 1)]
-
-
-def test_as_many_options_as_needed_are_made_and_no_more():
-    made = []
-
-    def options():
-        for i in range(10):
-            made.append(i)
-            yield Draft((i,), -float(i))
-
-    start = DecodingRequest([], stop=lambda ids: ids[0] in (0, 2, 5))
-    live, finished = select_drafts(options(), start, Settings(drafts=2, ranking="mean"))
-    assert [draft.ids for draft in live] == [(1,), (3,)]
-    assert [draft.ids for draft in finished] == [(0,), (2,)]
-    assert made == [0, 1, 2, 3]
-
-
 def test_what_drafts_begin_with_is_known():
     """Every beginning of a draft was live when it was read, with the probability that it had."""
     found = superpose(TinyModel(4), DecodingRequest([1, 2], at_stop), Settings(max_tokens=6))
-    scores = {draft.ids: draft.score for draft in found.begun}
+    scores = {draft.ids: draft.score for draft in found.intermediate}
     for draft in found.best:
         path = [scores[draft.ids[:length]] for length in range(1, len(draft.ids))]
         assert path == sorted(path, reverse=True)
@@ -413,8 +266,44 @@ def test_more_live_drafts_than_shown_find_more_that_finish():
     assert len(wide.spare) > len(narrow.spare)
 
 
-def test_by_probability_a_few_more_options_are_looked_at_for_ends():
-    start = DecodingRequest([], stop=lambda ids: ids[0] in (0, 2, 5))
-    live, finished = select_drafts((Draft((i,), -float(i)) for i in range(10)), start, Settings(drafts=2))
-    assert [draft.ids for draft in live] == [(1,), (3,)]
-    assert [draft.ids for draft in finished] == [(0,), (2,), (5,)]
+def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
+    logp = np.log([0.5, 0.3, 0.2])
+    found = fuse(logp, np.array([[0.1, 0.0, 0.4], [0.0, 0.0, 0.0]]), 0.5)
+    assert np.exp(found[0]) == pytest.approx([(0.5 * 0.1) ** 0.5, 0.0, (0.2 * 0.4) ** 0.5])
+    assert found[1] == pytest.approx(0.5 * logp + LOG_DELTA)
+
+
+ENDS = {10: "", 11: "", 12: " "}  # two ways to end a line, and one that reads otherwise
+
+
+def text_of(ids):
+    return "".join(ENDS.get(i, chr(97 + i)) for i in ids)
+
+
+def draft_of(p, *ids):
+    return Draft(ids, math.log(p))
+
+
+def test_by_mean_every_draft_stays_for_itself_and_certain_tokens_help():
+    short, long = draft_of(0.5, 1, 10), draft_of(0.4, 1, 2, 3, 4, 10)
+    assert rank_drafts([short, long], "mean", text_of) == [long, short]
+    assert rank_drafts([short, long], "probability", text_of) == [short, long]
+
+
+drafts = st.lists(
+    st.tuples(st.lists(st.integers(0, 3), max_size=3), st.integers(10, 12), st.floats(0.001, 0.05)), max_size=12
+)
+
+
+@given(drafts, st.integers(0, 12))
+def test_probability_is_kept_and_it_does_not_matter_when_drafts_are_added(found, cut):
+    found = [draft_of(p, *ids, end) for ids, end, p in found]
+    at_once = rank_drafts(found, "probability", text_of)
+    assert sum(math.exp(draft.score) for draft in at_once) == pytest.approx(sum(math.exp(d.score) for d in found))
+    assert len({text_of(draft.ids) for draft in at_once}) == len(at_once)
+    in_turn = rank_drafts(
+        [*rank_drafts(found[:cut], "probability", text_of), *found[cut:]], "probability", text_of
+    )
+    assert {text_of(draft.ids): pytest.approx(draft.score) for draft in at_once} == {
+        text_of(draft.ids): draft.score for draft in in_turn
+    }

@@ -32,7 +32,8 @@ from tests.e2e.vscode import (
     vscode,
 )
 from tests.hostile import Trap
-from tests.processes import free_port, is_alive, wait_until
+from tests.lsp.test_blocks import SOURCE
+from tests.processes import is_alive, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -59,6 +60,7 @@ PICTURE_TEXT = """class Point:
 
     def __eq__(self, other):
         return self.x == other.x and """
+BLOCK_BEGINS = SOURCE.rstrip()
 EDITOR_ONLY = {
     "breadcrumbs.enabled": False,
     "editor.minimap.enabled": False,
@@ -79,9 +81,9 @@ def open_window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Open
 
 @contextmanager
 def listening(folder: Path, address: str) -> Iterator[None]:
-    """Run a server that listens at an address."""
+    """Run a server that listens at a socket."""
     log = folder / "listening.log"
-    command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--tcp", address]
+    command = [sys.executable, "-m", "spd_lsp", "serve", "--device", "cpu", "--socket", address]
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     with running(log, *command, **environment, **home_variables(folder)):
         wait_until("it listens", lambda: f"listening at {address}" in log.read_text())
@@ -91,7 +93,7 @@ def listening(folder: Path, address: str) -> Iterator[None]:
 @pytest.fixture
 def server_address(tmp_path: Path) -> Iterator[str]:
     """The address of a server that is already running."""
-    address = f"127.0.0.1:{free_port()}"
+    address = str(tmp_path / "private" / "server.sock")
     with listening(tmp_path, address):
         yield address
 
@@ -127,6 +129,22 @@ def test_the_next_ghost_text_can_be_accepted_instead(open_window: Open):
     second = window.until("the next is shown", lambda: window.ghost not in ("", first) and window.ghost)
     window.accept("Tab")
     assert window.saved() == text + second
+
+
+def test_a_block_is_shown_once_it_is_written_and_accepted_with_one_key(
+    browser: Any, extensions: Path, tmp_path: Path
+):
+    with vscode(browser, extensions, tmp_path) as open_window_with:
+        window = open_window_with(BLOCK_BEGINS, SETTINGS)
+        window.open_menu()
+        window.press("Escape", "Enter")
+        line = window.until("a first line is shown", lambda: window.ghost)
+        below = window.until("the block is shown", lambda: window.ghost_below)
+        window.page.screenshot(path=str(tmp_path / "block.png"))
+        window.accept("Tab")
+        written = window.saved().removeprefix(f"{BLOCK_BEGINS}\n")
+        assert written.startswith(f"        {line}\n        self.") and written.count("\n") == 1
+        assert "".join(written.partition("\n")[2].split()) == below
 
 
 def test_the_picture_in_the_readme_shows_these_drafts(browser: Any, extensions: Path, tmp_path: Path):
@@ -171,7 +189,7 @@ def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Op
     window.press("Escape")
     for turn_off, shown, reason, turn_on in (
         ("Pause completions", "spd: paused", "paused in this window", "Resume completions"),
-        ("Turn off for python", "spd: off", "off for python", "Turn on for python"),
+        ("Turn off for Python", "spd: off", "off for python", "Turn on for Python"),
     ):
         window.choose(turn_off)
         window.until("it is off", lambda shown=shown: window.status == shown)
@@ -183,7 +201,7 @@ def test_completions_can_be_paused_and_turned_off_for_a_language(open_window: Op
         window.page.locator(".notification-toast", has_text=reason).wait_for()
         window.press("Escape")
         window.choose(turn_on)
-        window.until("it is on", lambda: window.status.startswith("spd") and ":" not in window.status)
+        window.until("it is on", lambda: window.shows_icon(RUNNING_ICON))
         assert len(window.open_menu()) == DRAFTS
         window.press("Escape")
 
@@ -229,7 +247,7 @@ def test_a_changed_server_address_takes_effect(open_window: Open, server_address
 
 
 def test_a_remote_server_that_dies_is_used_again_when_it_is_back(open_window: Open, tmp_path: Path):
-    address = f"127.0.0.1:{free_port()}"
+    address = str(tmp_path / "private" / "server.sock")
     with listening(tmp_path, address):
         window = open_window(SETTINGS | {"spd-lsp.serverAddress": address})
     window.wait_for_icon(ERROR_ICON)
@@ -288,8 +306,8 @@ def test_without_a_server_one_click_installs_it(browser: Any, extensions: Path, 
         assert (tmp_path / "starts").read_text() == ""
 
 
-def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open):
-    address = f"127.0.0.1:{free_port()}"
+def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open, tmp_path: Path):
+    address = str(tmp_path / "private" / "server.sock")
     window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, ERROR_ICON)
     [error] = window.until("an error is shown", window.errors)
     assert f"Cannot connect to {address}: no server at {address}" in error

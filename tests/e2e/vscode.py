@@ -80,7 +80,8 @@ RECORD_ROWS = """
 window.rows = new Set();
 new MutationObserver(() => {
   for (const row of document.querySelectorAll(".suggest-widget.visible .monaco-list-row")) {
-    if (/\\bspd\\b/.test(row.getAttribute("aria-label"))) window.rows.add(row.getAttribute("aria-label"));
+    const details = row.querySelector(".details-label")?.textContent ?? "";
+    if (/^(\\d+ %|model$|name in)/.test(details)) window.rows.add(row.getAttribute("aria-label"));
   }
 }).observe(document, { attributes: true, childList: true, subtree: true });
 """
@@ -126,6 +127,11 @@ class Window:
     def ghost(self) -> str:
         """Return the ghost text."""
         return "".join(self.texts(".ghost-text-decoration, .ghost-text-decoration-preview"))
+
+    @property
+    def ghost_below(self) -> str:
+        """Return the other lines of the ghost text, without white space."""
+        return "".join("".join(self.texts(".suggest-preview-text")).split())
 
     @property
     def menu(self) -> list[str]:

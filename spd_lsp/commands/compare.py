@@ -1,0 +1,85 @@
+"""The command `ngrams compare`: what tables bring to the completions in a folder, by their weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from ngram_builders.errors import UserError
+from spd_lsp.command_options import LocalPath, model_options
+from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.progress import progress
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from ngram_builders.registry.domains import NgramTable
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable
+
+_WEIGHTS = (0.05, 0.3, 1.0)
+
+
+@click.command("compare", epilog=help_example("compare django --on ~/shop"))
+@click.argument("names", metavar="DOMAIN...", nargs=-1, required=True)
+@click.option(
+    "--on",
+    "folder",
+    type=LocalPath(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder whose lines are completed.",
+)
+@click.option(
+    "--places", type=click.IntRange(min=1), default=60, show_default=True, help="Number of places, at most."
+)
+@model_options
+@click.pass_obj
+def compare(settings: Settings, names: Sequence[str], folder: Path, places: int, model: str, device: str) -> None:
+    """Measure what tables bring, and what they harm, at several weights.
+
+    Lines of the folder's files are completed from places within them: first with the n-grams of the folder's other
+    files, of the open file and the built-in table, then with each DOMAIN added. Sixty places take about a minute,
+    and do not resolve differences of a few points; those that are better and worse say more.
+    """
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.evaluation.table_comparison import compare_tables
+    from spd_lsp.models.checkpoint.hub import locate
+
+    registry = open_registry(settings)
+    domains = [registry.find(name) for name in dict.fromkeys(names)]
+    tokens = ModelTokenizer(locate(model))
+    added = [table for domain in domains for table in _tables(domain, folder.resolve(), tokens, model)]
+    languages = {language for domain in domains for language in domain.languages}
+    with TemporaryDirectory() as scratch, progress() as report:  # results hold code, and are not kept
+        options = {"model": model, "device": device, "drafts": settings.drafts, "files": places}
+        options |= {"language": sorted(languages), "out": Path(scratch)}
+        found = compare_tables(folder, added, options, places, report)
+    click.echo("\n".join(found.describe()))
+
+
+def _tables(domain: NgramTable, folder: Path, tokens: ModelTokenizer, model: str) -> list[AddedTable]:
+    """A table at each weight; UserError for one that cannot serve, or that knows the folder's files."""
+    from ngram_builders.registry.domains import trust
+    from ngram_builders.registry.model_match import mismatch_message
+    from ngram_builders.table.reader import Table
+    from ngram_builders.table.suffix_array import SearchedTexts
+    from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable
+
+    if domain.fault:
+        raise UserError(f"n-gram table {domain.name} is broken: {domain.fault}")
+    if domain.fingerprint != tokens.fingerprint:
+        raise UserError(mismatch_message(domain, model))
+    if any(folder.is_relative_to(root) or root.is_relative_to(folder) for root in domain.roots):
+        raise UserError(
+            f"{domain.name} was built from code in {folder}, so it knows what is to be completed; name another "
+            "folder with --on"
+        )
+    files = [Table.open(path, tokens.fingerprint) for path in domain.paths]
+    columns, texts = [file.columns for file in files], [file.texts for file in files if file.texts is not None]
+    return [
+        AddedTable(domain.name, weight, columns, [SearchedTexts(text, trust=trust(weight)) for text in texts])
+        for weight in _WEIGHTS
+    ]

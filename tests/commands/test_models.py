@@ -1,0 +1,165 @@
+"""The command `models`: what is here and what suits this machine; fetching, from a server on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from safetensors.numpy import save_file
+
+from spd_lsp.cli import main
+from spd_lsp.commands.completion_times import Pace
+from spd_lsp.models.checkpoint.download import models_folder
+from spd_lsp.models.checkpoint.recommended import read_table, recommend
+from tests.conftest import STARTER_FILE
+from tests.models.checkpoint.hub_server import Hub, running_hub
+from tests.models.checkpoint.test_stored_models import store, write
+
+GIB = 1 << 30
+NAME = "hf:me/coder-GGUF:q8_0"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("OLLAMA_MODELS", "HF_HUB_CACHE", "LLAMA_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    cache = os.environ["XDG_CACHE_HOME"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(f"{cache}/spd-lsp/gguf", tmp_path / "cache/spd-lsp/gguf")  # the starter has been tried
+    return tmp_path
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with running_hub() as hub:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
+        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        hub.add("me/coder-GGUF/coder-q8_0.gguf", STARTER_FILE.read_bytes())
+        yield hub
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(main, ["models", *arguments])
+
+
+def listed() -> dict[str, dict[str, Any]]:
+    return {model["name"]: model for model in json.loads(run("--json").stdout)}
+
+
+def test_what_is_here_is_listed_by_the_name_that_model_takes(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("spd_lsp.commands.models.free_memory", lambda: 5000)
+    store(home / ".ollama/models", "registry.ollama.ai/library/qwen2.5-coder/1.5b")
+    studio = write(home / ".lmstudio/models/me/coder/coder-Q8_0.gguf", b"GGUF")
+    write(home / ".lmstudio/models/me/coder/mmproj-coder.gguf")
+    write(home / ".lmstudio/models/me/coder/large-00001-of-00002.gguf")
+    write(home / "hf/hub/models--me--coder-GGUF/snapshots/abc/coder-q4_k_m.gguf")
+    write(models_folder() / "me/own-GGUF/own-q8_0.gguf")
+    weights = home / "hf/hub/models--me--coder/snapshots/abc"
+    write(weights / "config.json", b"{}")
+    save_file({"a": np.zeros((40, 50), np.float16)}, weights / "model.safetensors")
+    found = listed()
+    assert {name: (model["format"], model["fits"]) for name, model in found.items()} == {
+        "hf:me/own-GGUF:q8_0": ("GGUF qwen2 F16", True),
+        "ollama:qwen2.5-coder:1.5b": ("GGUF qwen2 F16", True),
+        str(studio): ("GGUF, damaged", True),
+        "hf:me/coder-GGUF:q4_k_m": ("GGUF qwen2 F16", True),
+        "me/coder": ("safetensors", False),  # in single precision
+    }
+    assert not any(model["measured"] for model in found.values())
+    lines = run().stdout.splitlines()
+    assert lines[0].split() == ["model", "format", "size", "memory", "fits", "completion"]
+    assert [line.split()[0] for line in lines[1:6]] == list(found)
+
+
+def test_where_nothing_is_found_the_folders_are_named(home: Path):
+    assert f"{home}/.ollama/models" in run().stdout
+
+
+def test_the_best_models_that_fit_and_are_fast_enough_are_recommended():
+    def names(memory: int | None, gpu: int | None, gigabytes_a_second: float) -> list[str]:
+        pace = Pace(step=1 / (gigabytes_a_second * 1e9), rest=0.001, size=1)
+        return [row.name for row in recommend(memory, gpu, pace.seconds)]
+
+    assert names(8 * GIB, None, 20) == ["qwen2.5-coder-1.5b", "qwen2.5-coder-0.5b", "granite-4.0-350m"]
+    assert names(GIB, None, 20) == ["qwen2.5-coder-0.5b", "granite-4.0-350m"]
+    assert names(8 * GIB, None, 0.1) == ["granite-4.0-350m"]
+    assert names(GIB // 4, None, 20) == []
+    assert names(64 * GIB, 24 * GIB, 20)[0] == "qwen2.5-coder-7b-gpu"
+
+
+def test_every_row_of_the_table_can_be_fetched_and_may_be_used():
+    for row in read_table():
+        assert row.licence in ("Apache-2.0", "MIT")
+        assert len(row.sha256) in (0, 64)
+        assert row.extra == ("" if row.file else "models")
+        assert row.memory > row.bytes > row.parameters // 2
+    assert read_table() == sorted(read_table(), key=lambda row: row.bytes)
+
+
+def test_a_model_is_fetched_tried_and_from_then_on_listed_with_its_measured_time(hub: Hub):
+    got = run("get", "me/coder-GGUF:coder-q8_0.gguf")
+    assert got.exit_code == 0, got.output
+    assert got.stdout.startswith(f"{NAME} is here; a completion takes ")
+    assert f'"spd-lsp.model": "{NAME}"' in got.stdout
+    assert listed()[NAME]["measured"]
+    again = run("get", "--json", NAME)
+    *before, last = map(json.loads, again.stdout.splitlines())
+    assert last["model"] == NAME and last["milliseconds"] >= 0
+    assert {"status": f"trying {NAME}"} in before
+    assert len(hub.ranges) == 1
+
+
+def test_a_file_that_is_no_model_is_refused_after_its_download(hub: Hub):
+    hub.add("me/coder-GGUF/broken-q8_0.gguf", b"GGUF" + bytes(1000))
+    got = run("get", "me/coder-GGUF:broken-q8_0.gguf")
+    assert got.exit_code == 1 and got.stderr.startswith("Error: ") and "Traceback" not in got.output
+
+
+def test_of_a_repository_with_several_files_one_has_to_be_chosen(hub: Hub):
+    got = run("get", "me/coder-GGUF")
+    assert got.exit_code == 1
+    assert "choose one:\n  spd-lsp models get me/coder-GGUF:coder-q8_0.gguf" in got.stderr
+
+
+def test_a_model_that_needs_more_packages_is_not_fetched_before_they_are_there(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    hub.add("me/coder/config.json", b"{}")
+    got = run("get", "me/coder")
+    assert got.exit_code == 1 and hub.ranges == []
+    assert got.stderr.startswith("Error: model me/coder needs transformers, which is not installed; run: ")
+    assert f"{sys.executable} -m pip install 'spd-lsp[models]'" in got.stderr.replace("\n", " ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+@pytest.mark.slow
+def test_ctrl_c_leaves_a_part_that_is_resumed(hub: Hub, home: Path):
+    hub.files["me/coder-GGUF/coder-q8_0.gguf"] += bytes(30 << 20)  # of which several chunks are read at once
+    hub.goes_on.clear()
+    command = [sys.executable, "-m", "spd_lsp", "models", "get", "me/coder-GGUF:coder-q8_0.gguf"]
+    environment = os.environ | {"HF_ENDPOINT": hub.address}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    assert hub.sent.wait(60)
+    while not any(part.stat().st_size for part in models_folder().rglob("*.part")):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert "run the same command again to resume" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    hub.goes_on.set()
+    run("get", "me/coder-GGUF:coder-q8_0.gguf")
+    assert hub.ranges[0] == "" and hub.ranges[-1].startswith("bytes=")
+    assert (models_folder() / "me/coder-GGUF/coder-q8_0.gguf").is_file()

@@ -71,6 +71,8 @@ def missing(*packages: str) -> str:
 class Emacs(Terminal):
     """Emacs, and what its screen shows."""
 
+    _asked = 0
+
     @property
     def cursor(self) -> tuple[int, int]:
         """Return line and column, from 0, from the mode line."""
@@ -79,10 +81,11 @@ class Emacs(Terminal):
         return int(line) - 1, int(column)
 
     def evaluates(self, expression: str, result: str) -> bool:
-        """Return whether an expression has this result; an error is none."""
-        self.type(f"\x1b:(ignore-errors {expression})\r")
-        self.wait(0.5)
-        return self.screen.display[-1].strip() == result
+        """Return whether an expression has this result; an error is none. Numbered: an old answer is not taken for it."""
+        self._asked += 1
+        self.type(f"\x1b:(list {self._asked} (ignore-errors {expression}))\r")
+        wait_until("Emacs answers", lambda: self.shows(f"({self._asked} "))
+        return self.screen.display[-1].strip() == f"({self._asked} {result})"
 
     def save(self) -> None:
         """Write the file."""

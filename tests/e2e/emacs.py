@@ -81,7 +81,7 @@ class Emacs(Terminal):
         return int(line) - 1, int(column)
 
     def evaluates(self, expression: str, result: str) -> bool:
-        """Return whether an expression has this result; an error is none. Numbered: an old answer is not taken for it."""
+        """Return whether an expression has this result; an error is none. Old answers have other numbers."""
         self._asked += 1
         self.type(f"\x1b:(list {self._asked} (ignore-errors {expression}))\r")
         wait_until("Emacs answers", lambda: self.shows(f"({self._asked} "))

@@ -183,8 +183,7 @@ def _names_that_decide(folder: str, top: str) -> list[str]:
 
 def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> Exclusion | None:
     """Return why nothing in a folder that holds these names counts, or None."""
-    is_tracked = ignores.tracks(folder, is_folder=True)
-    if reason := check_folder_content(os.path.basename(folder), names, is_tracked=is_tracked):  # noqa: PTH119
+    if reason := check_folder_content(os.path.basename(folder), names, in_git=ignores.in_git):  # noqa: PTH119
         return Exclusion(reason)
     if licence := find_licence(_folders_below(folder, top), names):
         return Exclusion(VENDORED, f"its own licence: {os.path.join(folder, licence)}")  # noqa: PTH118

@@ -53,14 +53,13 @@ from ngram_builders.registry.domains import (
 )
 from ngram_builders.registry.folder_choices import forget_missing_folders
 from ngram_builders.registry.locks import hold_lock
-from ngram_builders.scratch import scratch_path
+from ngram_builders.scratch import scratch_path, write_error
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
 BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
 _ASSIGNMENTS_FILE = "workspaces.msgpack"
 _BUSY_TIMEOUT = 5.0  # seconds that a removal waits for a build
-_SNAPSHOT_ATTEMPTS = 5  # at reading everything between two writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +268,11 @@ class Registry:
         return choices_for(state.assignments, state.domains, file.resolve(), language)
 
     def _read_snapshot(self) -> _Snapshot:
-        """The registry's state as of one moment, read again only when something changed."""
-        for _ in range(_SNAPSHOT_ATTEMPTS):
-            generation = self.generation()
-            if self.latest is not None and self.latest.generation == generation:
-                return self.latest
+        """The registry's state, read again only when something changed; what changes meanwhile is read next time."""
+        generation = self.generation()
+        if self.latest is None or self.latest.generation != generation:
             domains = {domain.name: domain for domain in self.domains()}
             self.latest = _Snapshot(generation, domains, self.assignments())
-        assert self.latest is not None
         return self.latest
 
     def generation(self) -> Hashable:
@@ -370,10 +366,8 @@ class Registry:
 
     def _write_error(self, error: OSError) -> UserError:
         """The error for a folder that cannot be written."""
-        return UserError(
-            f"cannot write the n-gram registry {self.folder}: {error.strerror or error}; "
-            "make it writable or choose another folder with --data-dir"
-        )
+        remedy = "make it writable or choose another folder with --data-dir"
+        return write_error(f"the n-gram registry {self.folder}", error, remedy)
 
 
 def _gone(name: str) -> UserError:

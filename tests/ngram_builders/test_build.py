@@ -436,7 +436,7 @@ def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_name
     arguments = [str(registry.folder), str(repo), str(Path(__file__).parents[2]), str(room)]
     done = subprocess.run([sys.executable, "-c", LIMITED, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
-    assert "may not be so large there: raise the limit (`ulimit -f`" in done.stderr and "free" not in done.stderr
+    assert "raise the limit for one file (`ulimit -f`" in done.stderr and "free" not in done.stderr
     assert "Traceback" not in done.stderr
     assert registry.find("d").path == old.path
     Table.open(old.path).verify()
@@ -445,7 +445,7 @@ def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_name
 
 
 @pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT])
-def test_on_a_full_disk_the_old_table_is_served_and_the_error_names_the_space_needed(
+def test_on_a_full_disk_the_old_table_is_served_and_the_error_names_the_remedy(
     registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch, cause: int
 ) -> None:
     old = run(registry, repo, domain="d")
@@ -456,7 +456,10 @@ def test_on_a_full_disk_the_old_table_is_served_and_the_error_names_the_space_ne
 
     with monkeypatch.context() as patch:
         patch.setattr("ngram_builders.table_update.write_counted_table", fail)
-        with pytest.raises(UserError, match=r"has [\d,]+ MiB free and the build needs up to .*; free some space"):
+        with pytest.raises(
+            UserError,
+            match=r"cannot write the n-gram registry .*: .*; free space there, and run the same command again",
+        ):
             run(registry, repo, domain="d")
     assert registry.find("d").path == old.path
 

@@ -299,5 +299,5 @@ def test_a_segment_is_not_imported_as_a_table(registry: Registry, repo: Path) ->
     extend(registry, repo)
     (repo / "new.py").write_text("x = 1\n")
     (segment,) = extend(registry, repo).segments
-    with pytest.raises(UserError, match="only what changed in another table; export that"):
+    with pytest.raises(UserError, match="only what changed in another table; export it again"):
         import_table(registry, segment, "part")

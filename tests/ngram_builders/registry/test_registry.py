@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.small_tables import names, probability_after, unfinished_name, writer
+from tests.ngram_builders.small_tables import names, probability_after, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
@@ -99,17 +98,6 @@ def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
     with pytest.raises(UserError, match="damaged data"):
         registry.install("mine", damage)
     assert registry.find("mine") == old
-
-
-@pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
-def test_leftovers_of_a_killed_build_are_deleted(registry: Registry) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    (home / unfinished_name(process.pid)).write_bytes(b"half")
-    (home / unfinished_name(os.getpid())).write_bytes(b"another thread's")
-    registry.install("mine", writer(6))
-    assert [path.name for path in home.glob(".*")] == [unfinished_name(os.getpid())]
 
 
 @pytest.mark.parametrize(

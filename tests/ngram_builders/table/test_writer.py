@@ -72,6 +72,6 @@ def test_counts_that_are_not_positive_are_not_written(tmp_path: Path) -> None:
 
 def test_an_unwritable_path_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"cannot write .*; free space there or choose another folder"):
+    with pytest.raises(UserError, match=r"cannot write .*; make it writable or choose another folder"):
         write(tmp_path / "file" / "t.ngt", [run_of_texts(TEXTS)])
     assert (tmp_path / "file").read_text() == "in the way"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from datatrove.executor import SlurmPipelineExecutor
 
 from ngram_builders.counting.tokenize import ReportProgress
+from ngram_builders.distributed.plan import Plan, delete_added_up
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD, find_program
 from ngram_builders.registry.locks import hold_lock
@@ -75,7 +76,11 @@ def job_name(work: Path, stage: str) -> str:
 
 
 def run_on_slurm(
-    work: Path, stages: Sequence[StageRunner], make_executor: Callable[[StageRunner], Any], report: ReportProgress
+    work: Path,
+    plan: Plan,
+    stages: Sequence[StageRunner],
+    make_executor: Callable[[StageRunner], Any],
+    report: ReportProgress,
 ) -> None:
     """Submit the stages that are neither done nor in the queue, and wait for all of them."""
     names = [job_name(work, stage.stage) for stage in stages]
@@ -90,6 +95,7 @@ def run_on_slurm(
         _submit(stages, names, queue, make_executor, report)
     for stage in stages:
         _wait_for(stage, names, report)
+        delete_added_up(work, plan, stage.stage)
 
 
 def _submit(

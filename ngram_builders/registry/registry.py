@@ -268,7 +268,7 @@ class Registry:
         return choices_for(state.assignments, state.domains, file.resolve(), language)
 
     def _read_snapshot(self) -> _Snapshot:
-        """The registry's state, read again only when something changed; what changes meanwhile is read next time."""
+        """The registry's state, read again only when something changed."""
         generation = self.generation()
         if self.latest is None or self.latest.generation != generation:
             domains = {domain.name: domain for domain in self.domains()}

@@ -105,6 +105,6 @@ def check_file_name(path: str, name: str, languages: Collection[str] | None = No
 
 
 def check_row_path(path: str, languages: Collection[str] | None = None) -> str | None:
-    """Return why a row of a corpus with this path does not count; else None; it is taken to be of a git repository."""
+    """Return why a row of a corpus with this path does not count; else None. It is taken to be in a repository."""
     *folders, name = path.replace("\\", "/").split("/")
     return next(filter(None, map(check_folder_name, folders)), None) or check_file_name(path, name, languages)

@@ -100,7 +100,14 @@ def test_two_workers_make_the_same_bytes_as_one_process(
 ) -> None:
     """Pruned only where all is counted; copies in other shards count once; nothing is printed by the tasks."""
     seen: list[tuple[str, int, int]] = []
-    made = run(registry, sources, min_count=2, report=lambda *stage: seen.append(stage))
+    kept: dict[str, int] = {}
+
+    def report(stage: str, done: int, total: int) -> None:
+        seen.append((stage, done, total))
+        kept[stage] = len(list(registry.folder.glob("there/*.counting/counts/*")))
+
+    made = run(registry, sources, min_count=2, report=report)
+    assert (kept["merge-1"], kept["table"]) == (3, 0), "what was added up is deleted"
     assert capfd.readouterr() == ("", "")
     expected = here(registry, sources, min_count=2)
     assert made.path.read_bytes() == expected.path.read_bytes()

@@ -52,9 +52,7 @@ def test_unfinished_files_are_pruned_once_nobody_writes_to_them(registry: Regist
         age(folder / ".table.0a1b.tmp")
     assert set(prune_reasons(registry, dry_run=True)) == {".table.0a1b.tmp", "mine/.table.0a1b.tmp"}
     registry.install("mine", writer(6))
-    assert [file.name for file in home.glob(".*")] == [".table.2c3d.tmp"], (
-        "a build deletes what is left in its folder"
-    )
+    assert [file.name for file in home.glob(".*")] == [".table.2c3d.tmp"], "a build cleans up, too"
     pruned, _ = registry.prune()
     assert [leftover.size for leftover in pruned] == [4]
     assert registry.prune() == ([], [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import sqlite3
@@ -444,26 +443,6 @@ def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_name
     assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
-@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT])
-def test_on_a_full_disk_the_old_table_is_served_and_the_error_names_the_remedy(
-    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch, cause: int
-) -> None:
-    old = run(registry, repo, domain="d")
-    (repo / "new.py").write_text("y = 2\n")
-
-    def fail(*arguments: object, **options: object) -> None:
-        raise OSError(cause, os.strerror(cause))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("ngram_builders.table_update.write_counted_table", fail)
-        with pytest.raises(
-            UserError,
-            match=r"cannot write the n-gram registry .*: .*; free space there, and run",
-        ):
-            run(registry, repo, domain="d")
-    assert registry.find("d").path == old.path
-
-
 def test_a_cache_that_fails_during_a_build_costs_only_time(registry: Registry, repo: Path, tmp_path: Path) -> None:
     run(registry, repo)
     (repo / "new.py").write_text("y = 2\n")
@@ -558,20 +537,6 @@ def test_many_files_are_encoded_in_batches_and_progress_is_reported(tmp_path: Pa
         "measuring",
     ]
     assert [stage[1] for stage in stages if stage[0] == "files"] == [64, 128, 150]
-
-
-def test_repositories_with_the_same_name_do_not_replace_each_other(
-    registry: Registry, repo: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "elsewhere" / "repo"
-    other.mkdir(parents=True)
-    (other / "a.py").write_text("y = 2\n")
-    assert run(registry, repo).domain == "repo"
-    second = run(registry, other).domain
-    assert second.startswith("repo-")
-    assert run(registry, other).domain == second
-    assert run(registry, repo).domain == "repo"
-    assert [domain.name for domain in registry.domains()] == ["repo", second]
 
 
 @pytest.mark.parametrize("folder", ["my repo!", ".dots.", "ä", os.fsdecode(b"caf\xe9")])

@@ -180,19 +180,6 @@ def test_a_segment_replaces_the_one_before(registry: Registry, repo: Path) -> No
     )
 
 
-def test_a_file_that_is_deleted_again_is_forgotten(registry: Registry, repo: Path, tmp_path: Path) -> None:
-    before = extend(registry, repo)
-    for text in ("x = 1\n", "y = 2\n"):
-        (repo / "new.py").write_text(text)
-        extend(registry, repo)
-    (repo / "new.py").unlink()
-    domain = extend(registry, repo)
-    assert domain.path == before.path
-    check_equal(domain, before, repo, random.Random(0))
-    (repo / "new.py").write_text("x = 1\n")
-    assert extend(registry, repo).path == before.path
-
-
 def test_what_is_undone_leaves_no_counts(registry: Registry, repo: Path) -> None:
     extend(registry, repo)
     before = (repo / "a.py").read_bytes()
@@ -261,17 +248,6 @@ def test_a_truncated_segment_is_refused_in_a_sentence_and_the_next_build_writes_
     fault = Registry(registry.folder).find("mine").fault
     assert fault and str(segment) in fault and "instead of" in fault
     assert extend(registry, repo).segments == ()
-
-
-def test_files_that_no_index_names_are_pruned_and_segments_in_use_are_not(registry: Registry, repo: Path) -> None:
-    extend(registry, repo)
-    (repo / "new.py").write_text("x = 1\n")
-    domain = extend(registry, repo)
-    orphan = domain.path.with_name(f"table-{'0' * 32}.ngt")
-    orphan.write_bytes(b"")
-    done, failed = registry.prune()
-    assert ([one.path for one in done], failed) == ([orphan], [])
-    assert all(path.exists() for path in domain.paths)
 
 
 def test_an_export_is_one_file_with_the_counts_of_a_rebuilt_table(

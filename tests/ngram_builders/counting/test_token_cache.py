@@ -101,14 +101,6 @@ def test_a_damaged_row_counts_as_missing(path: Path) -> None:
         assert cache.load_ids([digest(1), digest(2)]) == {}
 
 
-def test_the_files_of_a_table_are_recorded_under_its_name(path: Path) -> None:
-    with TokenCache(path, "f") as cache:
-        cache.record_files("one", [INDEXED])
-        cache.record_files("two", [])
-        assert cache.indexed_files("one") == [INDEXED]
-        assert cache.indexed_files("two") == cache.indexed_files("three") == []
-
-
 def test_texts_that_no_table_uses_are_erased(path: Path) -> None:
     secret = np.frombuffer(b"a secret that was deleted from the sources " * 40, "<u2").astype(np.int64)
     with TokenCache(path, "old") as cache:

@@ -7,22 +7,20 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.counting.tokenize import text_digest
-from ngram_builders.distributed.plan import Plan, delete_added_up, read_stage_results, write_plan
+from ngram_builders.distributed.plan import Plan, delete_added_up, write_plan
 from ngram_builders.distributed.stages import run_task, table_path
-from ngram_builders.ngrams import ORDERS, merge, with_boundaries
+from ngram_builders.ngrams import ORDERS, with_boundaries
 from ngram_builders.sources.language_ids import language_of
-from ngram_builders.table.reader import Table, added_runs
+from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
-from tests.ngram_builders.reference import as_dict
 
 TEXTS = {
     "a.py": "import os\nprint(os.name)\n",
@@ -118,20 +116,6 @@ def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path
     assert run_all_tasks(tmp_path / "two", plan).read_bytes() == expected
 
 
-def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
-    paths = write_files(tmp_path / "sources", TEXTS)
-    plan = plan_of(3)
-    write_plan(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
-    run_all_tasks(tmp_path / "work", plan)
-    skipped: Counter[str] = Counter()
-    for stage in ("digests", "counts"):
-        for result in read_stage_results(tmp_path / "work", stage):
-            skipped.update(result["skipped"])
-    assert skipped == {"duplicate": 2, "empty": 1, "generated": 1}
-    summary = Table.open(table_path(tmp_path / "work", 0)).summary
-    assert (summary.files, summary.sources) == (4, {"go": 1, "python": 3})
-
-
 def test_a_file_that_changes_between_two_stages_is_skipped_and_reported(tmp_path: Path) -> None:
     """Its new text may be a copy of another file, which nobody would notice any more."""
     paths = write_files(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
@@ -204,27 +188,6 @@ def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None
     write_plan(tmp_path / "work", plan, [[str(file)]])
     run_all_tasks(tmp_path / "work", plan)
     assert Table.open(table_path(tmp_path / "work", 0)).summary.files == 1
-
-
-@pytest.mark.parametrize(("entries", "files"), [(10**6, 1), (200, 2), (100, 4), (1, 4)])
-def test_a_table_that_no_file_holds_is_written_as_several(tmp_path: Path, entries: int, files: int) -> None:
-    """Together they have the counts of one; each context is in one of them."""
-    paths = write_files(tmp_path / "sources", TEXTS)
-    whole = replace(plan_of(3, 4), most_entries=entries)
-    tables = {}
-    for plan in (whole, replace(whole, most_files=4)):
-        work = tmp_path / str(plan.most_files)
-        write_plan(work, plan, [paths[rank::3] for rank in range(3)])
-        run_all_tasks(work, plan)
-        made = sorted(work.glob("table-*.ngt"))
-        tables[plan.most_files] = [Table.open(path) for path in made]
-        assert read_stage_results(work, "table")[0]["files"] == len(made)
-    assert len(tables[4]) == files
-    counts = [as_dict(run) for table in tables[4] for run in added_runs([table])]
-    assert dict(item for one in counts for item in one.items()) == as_dict(merge(list(added_runs([tables[1][0]]))))
-    assert sum(map(len, counts)) == tables[1][0].summary.entries
-    for table in tables[4]:
-        table.verify()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")

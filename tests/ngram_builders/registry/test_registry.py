@@ -150,16 +150,6 @@ def test_a_broken_domain_is_listed_with_its_fault_and_not_used(
     assert registry.domains() == [good]
 
 
-def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    index = home / "domain.msgpack"
-    data = index.read_bytes()
-    table = registry.find("mine").path.name.encode()
-    index.write_bytes(data.replace(table, (b"../" * 20)[: len(table)].ljust(len(table), b"x")))
-    assert registry.find("mine").fault is not None
-    assert registry.find("mine").path.parent == home
-
-
 def test_a_domain_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
     registry.install("mine", writer(5), overwrite=False)
     with pytest.raises(UserError, match="an n-gram table named mine exists"):

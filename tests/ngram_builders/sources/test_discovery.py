@@ -137,11 +137,6 @@ def test_skipped_folders_count_by_their_source_files(tmp_path: Path, monkeypatch
     assert survey(tmp_path).count_skipped()["folder with too many files to count"]
 
 
-def test_a_repository_inside_such_a_folder_can_be_counted(tmp_path: Path) -> None:
-    write_files(tmp_path, {"vendor/lib/a.py": CODE})
-    assert sources(tmp_path / "vendor" / "lib") == ["a.py"]
-
-
 def test_spdignore_adds_to_gitignore_and_cannot_undo_it(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
     write_files(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})

@@ -116,10 +116,8 @@ class Registry:
                 index = make_index([*kept, tables[0]], summary, roots, weight, recipe, tables[1:])
                 write_record(home / INDEX_FILE, index)
                 remove_superseded(home, [*kept, *tables])
-        except (UserError, OSError) as error:
-            if not home.is_dir():
-                raise _gone(name) from error
-            raise self._write_error(error) if isinstance(error, OSError) else error from error
+        except OSError as error:
+            raise self._write_error(error) from error
         finally:
             for scratch in scratches:
                 with suppress(OSError):
@@ -134,14 +132,12 @@ class Registry:
     def lock_for_build(self, name: str) -> Iterator[Path]:
         """The domain's folder, for one build at a time; a second one waits until the first has ended."""
         home = self.domain_folder(name)
-        was_there = has_index(home)
+        lock = hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT))
+                stack.enter_context(lock)
             except OSError as error:
-                raise (_gone(name) if was_there and not has_index(home) else self._write_error(error)) from error
-            if was_there and not has_index(home):
-                raise _gone(name)
+                raise self._write_error(error) from error
             yield home
 
     def names(self) -> list[str]:
@@ -368,8 +364,3 @@ class Registry:
         """The error for a folder that cannot be written."""
         remedy = "make it writable or choose another folder with --data-dir"
         return write_error(f"the n-gram registry {self.folder}", error, remedy)
-
-
-def _gone(name: str) -> UserError:
-    """The error of a build that has lost its folder."""
-    return UserError(f"n-gram table {name} was removed while it was being built; build it again")

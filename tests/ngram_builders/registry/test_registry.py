@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.cleanup import BUILD_LOCK
 from ngram_builders.registry.domains import NgramTable
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
@@ -157,17 +153,6 @@ def test_a_domain_that_must_be_new_does_not_replace_another(registry: Registry) 
     assert probability_after(Table.open(registry.find("mine").path), 5, 0) == 1
 
 
-def test_removing_a_domain_during_its_build_fails_the_build(registry: Registry) -> None:
-    def build(path: Path) -> TableSummary:
-        registry.remove("mine")
-        return writer(6)(path)
-
-    registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="removed while it was being built; build it again"):
-        registry.install("mine", build)
-    assert registry.domains() == []
-
-
 def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its build would make it a second time."""
     monkeypatch.setattr("ngram_builders.registry.registry._BUSY_TIMEOUT", 0)
@@ -179,38 +164,6 @@ def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypa
     assert [domain.name for domain in registry.domains()] == ["mine"]
     registry.remove("mine")
     assert registry.domains() == []
-
-
-def test_a_build_that_waited_while_its_table_was_removed_makes_no_second_one(registry: Registry) -> None:
-    registry.install("mine", writer(5))
-    outcome: list[str] = []
-
-    def build() -> None:
-        try:
-            with registry.lock_for_build("mine"):
-                registry.install("mine", writer(6))
-        except UserError as error:
-            outcome.append(str(error))
-
-    waiting = threading.Thread(target=build)
-    with hold_lock(registry.folder / "mine" / BUILD_LOCK):
-        waiting.start()
-        while not (waiting.is_alive() and has_waited(waiting)):
-            pass
-        (registry.folder / "mine").rename(registry.folder / ".gone")
-    waiting.join()
-    assert outcome == ["n-gram table mine was removed while it was being built; build it again"]
-    assert registry.domains() == []
-
-
-def has_waited(thread: threading.Thread) -> bool:
-    """Whether a thread is asleep between two attempts at a lock."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if frame.f_code.co_name == "acquire":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,14 +79,14 @@ def check_folder_content(name: str, names: Collection[str], *, in_git: bool) -> 
     return _BUILT if not is_source and name in _BUILT_NAMES else None
 
 
-def may_hold_dependencies(folders: Sequence[str]) -> bool:
+def _may_hold_dependencies(folders: Sequence[str]) -> bool:
     """Whether a folder, one in the other, is where people keep code of others beside their own."""
     return not _DEPENDENCY_FOLDERS.isdisjoint(folders)
 
 
 def find_licence(folders: Sequence[str], names: Iterable[str]) -> str | None:
     """Return the licence among a folder's names, if it is one of dependencies. Example: deps/lua, COPYRIGHT."""
-    if not may_hold_dependencies(folders):
+    if not _may_hold_dependencies(folders):
         return None
     licences = (name for name in names if _LICENCE.fullmatch(re.split("[.-]", name)[0]))
     return min((name for name in licences if language_of(name) is None), default=None)

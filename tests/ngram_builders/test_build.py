@@ -26,20 +26,15 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import count_streams, with_boundaries
 from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.rules.selection import Selection
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
+from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 from tests.ngram_builders.small_tables import writer
 
-END = 256
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257}
+OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
 CODE = b"import os\r\nprint(os.name)\r\n"
 TEXT = b"import os\nprint(os.name)\n"
-
-
-def encode(texts: Sequence[str]) -> list[list[int]]:
-    return [list(text.encode()) for text in texts]
 
 
 def run(registry: Registry, *roots: Path, domain: str | None = None, **options: Any) -> BuildSummary:
@@ -49,11 +44,6 @@ def run(registry: Registry, *roots: Path, domain: str | None = None, **options: 
 
 def never(*arguments: object) -> Any:
     raise AssertionError(arguments)
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "ngrams")
 
 
 @pytest.fixture
@@ -161,14 +151,6 @@ def test_counts_that_do_not_fit_in_memory_give_the_same_bytes(
     assert summary.path.read_bytes() == expected
     assert {file.name for file in summary.path.parent.iterdir()} >= {summary.path.name, CACHE_FILE}
     assert not [file for file in summary.path.parent.iterdir() if "spill" in file.name or "tmp" in file.name]
-
-
-def test_a_build_can_be_limited_to_one_language(registry: Registry, repo: Path) -> None:
-    summary = run(registry, repo, selection=Selection("go"))
-    assert summary.files == 1
-    assert summary.skipped["other language"] == 3
-    assert registry.find("repo").languages == ("go",)
-    assert registry.find("repo").recipe["language"] == "go"
 
 
 def test_orders_and_pruning_are_passed_on(registry: Registry, repo: Path, tmp_path: Path) -> None:

@@ -28,19 +28,15 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.suffix_array import SearchedTexts, find_occurrences
+from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 
-END = 256
 WORDS = "abba ab = (x) return self.name\n"
 EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none() | st.text("ab =\n", max_size=30))
 
 
-def encode(texts: Sequence[str]) -> list[list[int]]:
-    return [list(text.encode()) for text in texts]
-
-
 def run(registry: Registry, repo: Path, **options: Any) -> BuildSummary:
-    made: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257, "incremental": True}
-    return build([repo], "mine", encode, registry=registry, **{**made, **options})
+    tokens: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+    return build([repo], "mine", encode, registry=registry, **{**tokens, "incremental": True, **options})
 
 
 def extend(registry: Registry, repo: Path) -> NgramTable:
@@ -107,11 +103,6 @@ def repo(tmp_path: Path) -> Path:
         (root / name).write_text(f"import {name[0]}\n" + WORDS * 9)
     (root / "kept.py").write_text("".join(f"name_{i} = value({i * i})\n" for i in range(120)))
     return root
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "ngrams")
 
 
 @pytest.mark.slow

@@ -101,23 +101,6 @@ def test_a_damaged_row_counts_as_missing(path: Path) -> None:
         assert cache.load_ids([digest(1), digest(2)]) == {}
 
 
-def test_texts_that_no_table_uses_are_erased(path: Path) -> None:
-    secret = np.frombuffer(b"a secret that was deleted from the sources " * 40, "<u2").astype(np.int64)
-    with TokenCache(path, "old") as cache:
-        cache.add({digest(9): IDS}, [])
-    with TokenCache(path, "f") as cache:
-        cache.add({digest(1): IDS, digest(2): secret}, [FileState(SOURCE_FILE, digest(1), None)])
-        cache.record_files("old", [IndexedFile("/repo/b.py", 1, 2, digest(2), "python")])
-        cache.record_files("new", [IndexedFile("/repo/a.py", 1, 2, digest(1), "python")])
-        cache.keep_only(["new"], ["/repo/a.py"])
-        assert cache.token_counts().keys() == {digest(1)}
-        assert cache.indexed_files("old") == []
-        assert list(cache.file_states()) == ["/repo/a.py"]
-        cache.keep_only(["new"], [])
-        assert cache.file_states() == {}
-    assert b"secret that was deleted" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
 def test_only_the_owner_can_read_it(path: Path) -> None:
     with TokenCache(path, "f") as cache:

@@ -66,19 +66,6 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "MIN_SHARDS", 3)
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """Texts whose copies end up in different shards."""
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    for number in range(9):
-        (folder / f"{number}.py").write_text(f"import os\nvalue_{number % 6} = {number % 6}\n" * (1 + number % 6))
-    (folder / "x.go").write_text("package main\n")
-    (folder / "y.py").write_text("package main\n")
-    (folder / "README.md").write_text("no source\n")
-    return folder
-
-
 def run(
     registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
 ) -> local.BuildSummary:

@@ -50,7 +50,6 @@ class NgramTable:
     partitions: tuple[Path, ...] = ()  # the base's other files
     segments: tuple[Path, ...] = ()  # oldest first
     roots: tuple[Path, ...] = ()
-    languages: tuple[str, ...] = ()
     sources: Mapping[str, int] = field(default_factory=dict, hash=False)  # files by language
     tokens: int = 0
     files: int = 0
@@ -62,6 +61,11 @@ class NgramTable:
     weight: float = DEFAULT_WEIGHT
     recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the build's options, plain values
     fault: str | None = None  # why it cannot serve, and what to do
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of its files."""
+        return tuple(sorted(self.sources))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -150,7 +154,6 @@ def make_index(
         "partitions": [file.name for file in partitions],
         "segments": [file.name for file in files[1:]],
         "roots": [str(root) for root in resolve_roots(roots)],
-        "languages": sorted(summary.sources),
         "sources": dict(sorted(summary.sources.items())),
         "tokens": summary.tokens,
         "files": summary.files,
@@ -225,8 +228,7 @@ def parse_index(home: Path, facts: Mapping[str, Any]) -> NgramTable:
         partitions=tuple(home / name for name in others[0]),
         segments=tuple(home / name for name in others[1]),
         roots=tuple(Path(root) for root in facts["roots"]),
-        languages=tuple(str(language) for language in facts["languages"]),
-        sources={str(language): int(files) for language, files in facts.get("sources", {}).items()},
+        sources={str(language): int(files) for language, files in facts["sources"].items()},
         tokens=int(facts["tokens"]),
         files=int(facts["files"]),
         ngrams=int(facts["ngrams"]),

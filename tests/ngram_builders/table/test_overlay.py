@@ -108,14 +108,6 @@ def ask(pool: Sequence[Columns], contexts: Any, ids: Sequence[int]) -> tuple[Any
     return *asked.probabilities(array, np.array(ids)), asked.successors(array, 3)
 
 
-def test_a_text_in_two_documents_counts_once():
-    copies: dict[str, Text] = {"a": ((0, 1, 2),), "b": ((0, 1, 2),)}
-    ledger = play(copies, [("remove", "a")], 4)[1]
-    assert not len(held(ledger.overlay))
-    assert ledger.put("b", None)
-    assert as_dict(merge([count([((0, 1, 2),)], 4), held(ledger.overlay)])) == {}
-
-
 def test_only_the_surroundings_of_an_edit_are_counted(monkeypatch: pytest.MonkeyPatch):
     counted: list[int] = []
     real = module.count_streams

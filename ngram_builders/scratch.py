@@ -1,16 +1,17 @@
-"""Files that are written completely or not at all; those that were not finished end in `.tmp`."""
+"""Files that are written completely or not at all, those that were not finished end in `.tmp`; and files read."""
 
 from __future__ import annotations
 
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ngram_builders.errors import UserError
 
+_CHUNK_BYTES = 1 << 20
 SCRATCH_PATTERN = ".*.tmp"
 _REMEDIES = {
     errno.ENOSPC: "free space there",
@@ -41,6 +42,13 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
         with suppress(OSError):
             scratch.unlink()
     _sync_folder(path.parent)
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Yield a file's bytes, a piece at a time."""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def write_error(

@@ -77,7 +77,7 @@ def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """Store the digests of a shard's documents."""
     skipped: Counter[str] = Counter()
     digests, numbers = [], []
-    for number, document in enumerate(_read_shard(work, plan, rank)):
+    for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language)):
         if document.skip_reason is not None:
             skipped[document.skip_reason] += 1
         else:
@@ -99,7 +99,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
     counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size, limits=limits)
     unchanged = (
         document
-        for number, document in enumerate(_read_shard(work, plan, rank))
+        for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language))
         if document.skip_reason is None and document.digest == new.get(number)
     )
     for batch in _batch(unchanged):
@@ -217,11 +217,6 @@ def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
         sample[digest] = documents[digest]
         tokens += len(documents[digest]) - 1
     return sample
-
-
-def _read_shard(work: Path, plan: Plan, rank: int) -> Iterator[CorpusDocument]:
-    """Read the documents of a shard."""
-    yield from read_documents(read_shard_paths(work, rank), plan.language)
 
 
 def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]]:

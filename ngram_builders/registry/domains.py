@@ -20,7 +20,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
-from ngram_builders.scratch import replace_file
+from ngram_builders.scratch import read_chunks, replace_file
 from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table
 
@@ -125,9 +125,8 @@ def check_weight(weight: float) -> float:
 def table_name(file: Path) -> str:
     """The name of a table with this content."""
     state = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as data:
-        while chunk := data.read(1 << 20):
-            state.update(chunk)
+    for chunk in read_chunks(file):
+        state.update(chunk)
     return f"table-{state.hexdigest()}.ngt"
 
 

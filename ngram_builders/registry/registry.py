@@ -24,7 +24,6 @@ from ngram_builders.registry.assignments import (
     Assignments,
     Choice,
     choices_for,
-    domains_for,
     read_assignments,
 )
 from ngram_builders.registry.cleanup import (
@@ -256,7 +255,8 @@ class Registry:
         While nothing is rebuilt this costs no more than generation().
         """
         state = self._read_snapshot()
-        return domains_for(state.assignments, state.domains, None if file is None else file.resolve(), language)
+        choices = choices_for(state.assignments, state.domains, file and file.resolve(), language)
+        return [(state.domains[name], choice.weight) for name, choice in choices.items()]
 
     def choices_for(self, file: Path, language: str | None) -> dict[str, Choice]:
         """The same by name, with why each of them serves the file."""

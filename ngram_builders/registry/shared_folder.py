@@ -19,6 +19,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
+from ngram_builders.scratch import read_chunks
 
 _CHUNK_BYTES = 1 << 20
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -122,9 +123,8 @@ def fetch(folder: SharedFolder, name: str, size: int, digest: str) -> Iterator[b
 def digest_of(file: Path) -> str:
     """The digest of a file's content."""
     state = hashlib.blake2b(digest_size=32)
-    with file.open("rb") as data:
-        while chunk := data.read(_CHUNK_BYTES):
-            state.update(chunk)
+    for chunk in read_chunks(file):
+        state.update(chunk)
     return state.hexdigest()
 
 

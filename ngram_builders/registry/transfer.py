@@ -16,13 +16,12 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.origin import origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
-from ngram_builders.scratch import replace_file, scratch_path
+from ngram_builders.scratch import read_chunks, replace_file, scratch_path
 from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.writer import write_table
 
 _IMPORTED_WEIGHT = 0.3  # beside 0.7 for the user's own code, as measured for a shared table
-_CHUNK_BYTES = 1 << 20
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -66,13 +65,6 @@ def _joined(files: Sequence[Table], domain: NgramTable) -> Iterator[Table]:
         scratch.unlink(missing_ok=True)
 
 
-def _read_chunks(file: Path) -> Iterator[bytes]:
-    """A file's bytes."""
-    with file.open("rb") as data:
-        while chunk := data.read(_CHUNK_BYTES):
-            yield chunk
-
-
 def import_table(
     registry: Registry,
     file: Path,
@@ -93,7 +85,7 @@ def import_table(
         table = Table.open(file)
         if fingerprint in (None, table.summary.fingerprint):
             recorded = {**recipe, "imported": str(file.resolve()), **to_fields(read_origin(table.fields))}
-            return install_copy(registry, name, _read_chunks(file), recorded, overwrite=replace)
+            return install_copy(registry, name, read_chunks(file), recorded, overwrite=replace)
     except TableError as error:
         remedy = "export it again where it was built, with this version of spd-lsp"
         raise TableError(file, error.cause, remedy) from error

@@ -188,6 +188,7 @@ def test_a_killed_run_ends_its_workers_and_the_next_run_resumes(
     assert not list(registry.domain_folder("there").glob("*.counting"))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"stage counts was killed.*continues where this one stopped"):
         run(registry, sources, make=partial(make_crashing, tmp_path / "notes", "value_5"))

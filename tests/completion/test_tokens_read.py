@@ -10,7 +10,7 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.evaluation.bench.prompt_reading import after_each_key
+from tests.completion.test_prompt_reading import after_each_key
 from spd_lsp.settings import Settings
 from tests.lsp.test_real_models import LINES
 

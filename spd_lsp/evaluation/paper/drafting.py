@@ -1,6 +1,6 @@
-"""The paper's decoding methods at fixed lengths, as in its experiments, and the judge of their drafts.
+"""The paper's decoding methods at fixed lengths, as in its experiments, and how likely their drafts are.
 
-Dimensions: K drafts, T tokens of a draft.
+Dimensions: N drafts, T tokens of the longest, V vocabulary.
 """
 
 from __future__ import annotations
@@ -88,18 +88,6 @@ def decode(model: Model, method: Method, start: DecodingRequest, settings: Setti
     return DECODERS[method.decoder](model, start, settings, lambda: None)
 
 
-def continued(start: DecodingRequest, ids: tuple[int, ...]) -> DecodingRequest:
-    """Return the request that remains once these tokens are written."""
-    return DecodingRequest(
-        [*start.prompt, *ids],
-        lambda more: start.stop((*ids, *more)),
-        [*start.history, *ids],
-        start.interpolation,
-        allowed=lambda more: start.allowed((*ids, *more)),
-        text_of=lambda more: start.text_of((*ids, *more)),
-    )
-
-
 def nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
     """k independent samples: a mean over them is the expectation for one sample."""
     drawn, batch = sample(model, start, settings, lambda: None)
@@ -119,63 +107,14 @@ def mixtures_by_repository(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """A model that scores drafts by how likely it finds them, with its own tokenizer."""
-
-    model: Engine
-    tokens: ModelTokenizer
-    same_tokenizer: bool  # as the drafts'
-
-    def nats(
-        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
-    ) -> list[Floats]:
-        """-log p of each token of each draft; with another tokenizer, of the draft's text in its own tokens."""
-        prompt, texts = list(prefix), [list(draft) for draft in drafts]
-        if not self.same_tokenizer:
-            prompt, texts = self.translate(drafted, prefix, drafts)
-        return [-logp for logp in _score_drafts(self.model, prompt, texts)]
-
-    def translate(
-        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
-    ) -> tuple[list[int], list[list[int]]]:
-        """Prefix and drafts in the judge's tokens; the tokens before the first difference are the shared prompt.
-
-        The last prompt token may belong to both prefix and draft, so a few tokens of the prefix can count as the
-        draft's, the same for every draft of a passage, as in the paper's measure for Mistral (section 5.1).
-        """
-        opening = drafted.bytes_of(prefix)
-        whole = [self._encode(opening + drafted.bytes_of(draft)) for draft in drafts]
-        alone = self._encode(opening)
-        kept = min(matched_tokens(alone, ids) for ids in whole)
-        kept = max(1, min(kept, *(len(ids) - 1 for ids in whole)))
-        return whole[0][:kept], [ids[kept:] for ids in whole]
-
-    def _encode(self, text: bytes) -> list[int]:
-        return [*self.tokens.opening, *self.tokens.encode(text.decode(errors="replace"))]
-
-
-def nats_with_ngrams(nats: Floats, mixture: Mixture | None, prefix: Sequence[int], draft: Sequence[int]) -> Floats:
-    """The same judge with n-grams: -log of the linear mixture at each token. [T] -> [T]"""
-    if mixture is None:
-        return nats
-    history = list(prefix[-MAX_CONTEXT:])
-    p = np.exp(-nats)
-    mixed = [
-        float(mixture.mix([[*history, *draft[:t]]], np.array([token]), p[t : t + 1])[0, 0])
-        for t, token in enumerate(draft)
-    ]
-    return np.asarray(-np.log(np.array(mixed)))
-
-
 def matched_tokens(draft: Sequence[int], truth: Sequence[int]) -> int:
     """The number of tokens before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2"""
     pairs = zip(draft, truth, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(truth)))
 
 
-def _score_drafts(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
-    """log p of each token of each draft after a prompt, all drafts in one forward pass."""
+def nats(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    """-log p of each token of each draft after a prompt, all drafts in one forward pass."""
     first = model.prefill(prompt)
     longest = max(len(draft) for draft in drafts) - 1  # the logits after a draft's last token are not needed
     rest = np.empty((len(drafts), 0, len(first)), first.dtype)  # [N, T, V]
@@ -184,6 +123,6 @@ def _score_drafts(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequenc
         padded = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
         rest = model.forward_ids(padded, model.prompts[-1].cache.select_rows([0] * len(drafts)))
     return [
-        log_softmax(np.concatenate([first[None], after[: len(draft) - 1]]))[np.arange(len(draft)), list(draft)]
+        -log_softmax(np.concatenate([first[None], after[: len(draft) - 1]]))[np.arange(len(draft)), list(draft)]
         for draft, after in zip(drafts, rest, strict=True)
     ]

@@ -11,7 +11,6 @@ from spd_lsp.evaluation.quality.examples import (
     AFTER_TRIGGER,
     LINE_START,
     MID_IDENTIFIER,
-    RANDOM_BYTE,
     STRATA,
     length_bin,
     read_packages,
@@ -94,7 +93,6 @@ def test_no_file_has_two_places_in_one_line_or_more_than_one_of_a_stratum(reposi
     assert len({(c.file, c.line_start) for c in examples}) == len(examples)
     assert len({(c.file, c.stratum) for c in examples}) == len(examples)
     assert len({c.key for c in examples}) == len(examples)
-    assert RANDOM_BYTE in STRATA
 
 
 def test_folders_take_turns(repository, tmp_path):

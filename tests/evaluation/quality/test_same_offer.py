@@ -32,7 +32,7 @@ from spd_lsp.ngrams.serving_tables import Served
 from spd_lsp.settings import Settings
 from tests.conftest import PACKAGE, STARTER, STARTER_FILE
 
-CURSORS = 200  # at line starts, behind signs and blanks, inside words, anywhere
+CURSORS = 200  # at line starts, behind signs and blanks, inside words
 SECRET = 'api_token = "9f8Kq2LmZx7RtY4wVb6N"\n'
 
 
@@ -84,7 +84,7 @@ def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
     names = copies = others = 0
     for example in examples:
         file = files[example.file]
-        source = text_without_target(file.text, example, "", right=True)
+        source = text_without_target(file.text, example, "")
         mixture = prior.without(file).mixtures(example)["repository+file"]
         shipped, measured = asked.both(source, example.at, mixture)
         others += [one.text for one in measured] != [one.text for one in shipped]

@@ -132,7 +132,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 def confidence(results: Path, arms: str) -> None:
     """Calibrate the probabilities of completions from the RESULTS of `eval quality`.
 
-    Prints weights for completion/calibration.py, cross-validated by package.
+    Prints weights for completion/ranking.py, cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, read_candidates
     from spd_lsp.evaluation.quality.store import read_results

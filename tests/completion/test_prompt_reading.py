@@ -1,4 +1,4 @@
-"""Whoever types makes the model read what was typed, and hardly anything that it has read before, in every format."""
+"""Whoever types makes the model read what was typed and hardly anything that it has read, in every format."""
 
 from __future__ import annotations
 

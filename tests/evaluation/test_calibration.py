@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.calibration import WITH_NGRAMS, Match, calibrate
+from spd_lsp.completion.ranking import WITH_NGRAMS, Match, calibrate
 from spd_lsp.evaluation.calibration import (
     Candidates,
     calibration_error,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
 
 _NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)

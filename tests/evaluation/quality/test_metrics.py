@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.evaluation.quality.metrics import (
     best_similarity,
     edit_similarity,

@@ -25,7 +25,6 @@ from spd_lsp.evaluation.quality.code_lines import CODE, LEXEME, CodeLine, code_l
 
 LINE_START, AFTER_TRIGGER, MID_IDENTIFIER = STRATA = ("line start", "after trigger", "mid-identifier")
 PRIMARY = (LINE_START, AFTER_TRIGGER)
-LENGTH_BINS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
 _MAX_TARGET_TOKENS = 24
 _DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
 _FILE_CHARACTERS = range(200, 200_001)  # files of other sizes have no examples
@@ -196,9 +195,3 @@ _COLUMNS: dict[str, Callable[[CodeLine, random.Random], list[int]]] = {
     AFTER_TRIGGER: _behind_triggers,
     MID_IDENTIFIER: _within_identifiers,
 }
-
-
-def length_bin(target: str) -> str:
-    """The bin of a target's length in code tokens. Example: `foo(x)` -> `1-4`"""
-    tokens = len(LEXEME.findall(target))
-    return next(name for name, bounds in LENGTH_BINS.items() if tokens in bounds)

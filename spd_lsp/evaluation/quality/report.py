@@ -64,8 +64,6 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
     for family in results.against:
         yield f"### Difference from {family}{'' if '@' in family else ' with the same n-grams'}, paired"
         yield _difference_table(results, records, family)
-    yield f"### EM@{results.k} by package, %"
-    yield _package_table(results, records)
 
 
 def _main_table(results: Results, records: Sequence[Record]) -> str:
@@ -111,13 +109,3 @@ def _difference_table(results: Results, records: Sequence[Record], family: str) 
         if family in columns[0][a].less:
             rows.append([label, *(points(column[a].less[family]) for column in columns), saved.get(label, "")])
     return markdown_table(rows)
-
-
-def _package_table(results: Results, records: Sequence[Record]) -> str:
-    """EM@k of each arm in each package: packages differ more than arms do."""
-    packages = sorted({record["example"]["package"] for record in records})
-    parts = [[record for record in records if record["example"]["package"] == name] for name in packages]
-    columns = [results.scores(f"EM@{results.k}", part) for part in parts]
-    heads = [f"{name} ({len(part)})" for name, part in zip(packages, parts, strict=True)]
-    rows = [[label, *(f"{100 * c[a].value.mean:.0f}" for c in columns)] for a, label in enumerate(results.labels)]
-    return markdown_table([["arm", *heads], *rows])

@@ -12,7 +12,6 @@ from spd_lsp.evaluation.quality.examples import (
     LINE_START,
     MID_IDENTIFIER,
     STRATA,
-    length_bin,
     read_packages,
     sample_examples,
 )
@@ -112,10 +111,3 @@ def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tm
         read_packages([empty])
     with pytest.raises(UserError, match="two folders are called rows"):
         read_packages([repository, repository])
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"), [("a", "1-4"), ("f(x, y)", "5-9"), ("a = f(x, y)[1][2]", "10-24")]
-)
-def test_lengths_are_counted_in_code_tokens(target, expected):
-    assert length_bin(target) == expected

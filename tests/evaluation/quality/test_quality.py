@@ -68,13 +68,12 @@ def test_nothing_is_compared_with_an_arm_that_was_not_asked(results):
     assert "Difference from beam" not in quality_report(others, {}).markdown()
 
 
-def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
+def test_slices_are_primary_then_by_stratum_and_whether_seen(results):
     slices = results.slices()
     assert {name: len(records) for name, records in slices.items()} == {
         "primary: line start + after trigger": 2,
         "cursor: line start": 2,
         "cursor: mid-identifier": 1,
-        "length: 1-4 code tokens": 2,
         "line: in another file": 1,
         "line: new": 1,
     }

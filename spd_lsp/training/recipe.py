@@ -44,7 +44,7 @@ EVALUATION_PACKAGES = LISTING.with_name("evaluation_packages.txt")
 _START = "run/start"  # the model that a run starts from
 _LENGTH = 1_024
 VOCABULARY = 22_528
-ROWS_BYTES = 30_000_000  # of source text that is encoded
+_ROWS_BYTES = 30_000_000  # of source text that is encoded
 _HELD_OUT_FILES = 120  # of Python, for the loss
 _HELD_OUT_OTHERS = 30  # of each other language
 _HELD_OUT_ROWS = 48  # of each kind, at most
@@ -64,7 +64,7 @@ class Recipe:
     seed: int = 0
     vocabulary: int = VOCABULARY
     length: int = _LENGTH
-    rows_bytes: int = ROWS_BYTES
+    rows_bytes: int = _ROWS_BYTES
 
     def config(self) -> LlamaConfig:
         """Return the configuration of the model that the run starts from."""

@@ -22,8 +22,8 @@ from spd_lsp.training import checkpoint
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
 from spd_lsp.training.precision import LowCopy
 
-RATE = 2.5e-4  # a model that is trained already needs a low one
-ROWS_A_STEP = 2  # few rows give a short run more steps
+_RATE = 2.5e-4  # a model that is trained already needs a low one
+_ROWS_A_STEP = 2  # few rows give a short run more steps
 _BETAS = (0.9, 0.98)  # few tokens a step: a longer memory than usual
 _REFILL = 20  # steps: about the length of the optimiser's memory
 
@@ -33,8 +33,8 @@ class TrainingPlan:
     """The schedule of a run, in tokens and not in time, so a run may be paused at will."""
 
     tokens: int  # the budget
-    rows_a_step: int = ROWS_A_STEP
-    rate: float = RATE
+    rows_a_step: int = _ROWS_A_STEP
+    rate: float = _RATE
     warm_up: int = 50_000  # tokens until the full rate
     decay: int = 0  # number of last tokens, over which the rate falls to 0
     clip: float = 1.0

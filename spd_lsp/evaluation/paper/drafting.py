@@ -24,8 +24,8 @@ from spd_lsp.settings import Settings
 
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
-NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
-DEFAULTS = Settings()
+_NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
+_DEFAULTS = Settings()
 _REPOSITORY_WEIGHT = 0.7
 
 _SPD_PAPER = "SPD, paper's formula"
@@ -39,7 +39,7 @@ class Method:
 
     name: str
     decoder: str
-    settings: Settings = DEFAULTS
+    settings: Settings = _DEFAULTS
     ngrams: bool = False
 
     def settings_for(self, k: int, tokens: int) -> Settings:
@@ -48,14 +48,14 @@ class Method:
 
 
 METHODS = (
-    Method("nucleus", "nucleus", NUCLEUS),
+    Method("nucleus", "nucleus", _NUCLEUS),
     Method("greedy", "greedy"),
     Method("beam", "beam"),
     Method("SPD without n-grams", "superposed"),
     Method(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
     Method(_SPD_PAPER, "superposed", PAPER, ngrams=True),
     Method(_SPD_LINEAR, "superposed", ngrams=True),
-    Method("nucleus, linear n-grams", "nucleus", NUCLEUS, ngrams=True),
+    Method("nucleus, linear n-grams", "nucleus", _NUCLEUS, ngrams=True),
     Method("greedy, linear n-grams", "greedy", ngrams=True),
     Method("beam, linear n-grams", "beam", ngrams=True),
 )
@@ -84,11 +84,11 @@ class DraftWriter:
 def decode(model: Model, method: Method, start: DecodingRequest, settings: Settings) -> DecodingResult:
     """Decode by a method; nucleus returns every sample, the same text as often as it was drawn."""
     if method.decoder == "nucleus":
-        return nucleus_samples(model, start, settings)
+        return _nucleus_samples(model, start, settings)
     return DECODERS[method.decoder](model, start, settings, lambda: None)
 
 
-def nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
+def _nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
     """k independent samples: a mean over them is the expectation for one sample."""
     drawn, batch = sample(model, start, settings, lambda: None)
     return DecodingResult(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)

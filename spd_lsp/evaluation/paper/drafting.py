@@ -13,7 +13,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from ngram_builders.table.format import Columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.sampling import sample
@@ -27,9 +27,6 @@ PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=
 _NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
 _DEFAULTS = Settings()
 _REPOSITORY_WEIGHT = 0.7
-
-_SPD_PAPER = "SPD, paper's formula"
-_SPD_LINEAR = "SPD, linear n-grams"
 REAL_TEXT = "the real text"
 
 
@@ -42,10 +39,6 @@ class Method:
     settings: Settings = _DEFAULTS
     ngrams: bool = False
 
-    def settings_for(self, k: int, tokens: int) -> Settings:
-        """The settings for k drafts of this many tokens."""
-        return replace(self.settings, drafts=k, max_tokens=tokens)
-
 
 METHODS = (
     Method("nucleus", "nucleus", _NUCLEUS),
@@ -53,8 +46,8 @@ METHODS = (
     Method("beam", "beam"),
     Method("SPD without n-grams", "superposed"),
     Method(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
-    Method(_SPD_PAPER, "superposed", PAPER, ngrams=True),
-    Method(_SPD_LINEAR, "superposed", ngrams=True),
+    Method("SPD, paper's formula", "superposed", PAPER, ngrams=True),
+    Method("SPD, linear n-grams", "superposed", ngrams=True),
     Method("nucleus, linear n-grams", "nucleus", _NUCLEUS, ngrams=True),
     Method("greedy, linear n-grams", "greedy", ngrams=True),
     Method("beam, linear n-grams", "beam", ngrams=True),
@@ -69,29 +62,19 @@ class DraftWriter:
     tokens: ModelTokenizer
     mixtures: dict[str, Mixture]  # repository -> the n-grams of its other files
 
-    def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> DecodingRequest:
-        """The decoder's input at a passage; drafts end at their length only."""
-        ids = passage.prefix(prefix)
-        mixture = self.mixtures.get(passage.repository) if ngrams else None
-        return DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
-
     def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> DecodingResult:
-        """Write k drafts of this many tokens, best first; samples in the order drawn."""
-        start, settings = self.start(passage, prefix, ngrams=method.ngrams), method.settings_for(k, tokens)
-        return decode(self.model, method, start, settings)
+        """Write k drafts of just this many tokens, best first.
 
-
-def decode(model: Model, method: Method, start: DecodingRequest, settings: Settings) -> DecodingResult:
-    """Decode by a method; nucleus returns every sample, the same text as often as it was drawn."""
-    if method.decoder == "nucleus":
-        return _nucleus_samples(model, start, settings)
-    return DECODERS[method.decoder](model, start, settings, lambda: None)
-
-
-def _nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
-    """k independent samples: a mean over them is the expectation for one sample."""
-    drawn, batch = sample(model, start, settings, lambda: None)
-    return DecodingResult(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)
+        Of nucleus sampling all samples in the order drawn: a mean over them is the expectation for one.
+        """
+        ids = passage.prefix(prefix)
+        mixture = self.mixtures.get(passage.repository) if method.ngrams else None
+        start = DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
+        settings = replace(method.settings, drafts=k, max_tokens=tokens)
+        if method.decoder != "nucleus":
+            return DECODERS[method.decoder](self.model, start, settings, lambda: None)
+        drawn, batch = sample(self.model, start, settings, lambda: None)
+        return DecodingResult(drawn, batch.passes, tokens, rows=batch.rows)
 
 
 def mixtures_by_repository(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-MIN_PROBABILITY = 0.65  # of what is proposed
+from spd_lsp.edits.candidates import Evidence
 
-Evidence = dict[str, float]
+MIN_PROBABILITY = 0.65  # of what is proposed
 
 _WEIGHTS: Mapping[str, float] = {
     "deletion: again": 1.08, "deletion: bias": -0.51, "deletion: both sides": -0.54,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from pathlib import Path
@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.parsing import PARSER_POOL
+from spd_lsp.edits.candidates import Opened
 from spd_lsp.edits.observed import Observed
 from spd_lsp.edits.probability import MIN_PROBABILITY, probability_of
 from spd_lsp.edits.propose import candidates
 from spd_lsp.edits.rewrite import Edit
 from spd_lsp.evaluation.calibration import fit_logistic
-from spd_lsp.evaluation.edits.history import Example, Hunk, read_examples
+from spd_lsp.evaluation.edits.history import Example, Hunk, is_import, read_examples
 
 _PENALTY = 0.3  # on squared weights
 
@@ -36,12 +37,12 @@ class Outcome:
     places: int  # where the author made the same change
     evidence: list[dict[str, float]] = field(default_factory=list)  # of each candidate
     right: list[bool] = field(default_factory=list)
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    seconds: float = 0.0
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    seconds: float = 0.0  # of processor time
 
     def shown(self, weights: dict[str, float] | None) -> list[bool]:
         """Of what is proposed, best first, whether each is right."""
-        best: dict[tuple[int, int], tuple[float, bool]] = {}
+        best: dict[tuple[str, int, int], tuple[float, bool]] = {}
         for evidence, right, span in zip(self.evidence, self.right, self.spans, strict=True):
             found = probability_of(evidence, weights) if weights else probability_of(evidence), right
             best[span] = max(found, best.get(span, (0.0, False)))
@@ -50,25 +51,56 @@ class Outcome:
 
 def measure(example: Example, changes: int = 1) -> Outcome | None:
     """Change the first line, or the first ones, and see what is proposed."""
-    alike = [line for line in example.lines if set(line) & set(example.others)]
-    observed, made = Observed(example.before), list[Hunk]()
-    for line in (example.first, *alike[: changes - 1]):
+    edited = example.files[0]
+    here = [line for line in edited.lines if (0, line) in example.alike]
+    if changes > 1 + len(here):
+        return None
+    observed, made = Observed(edited.before), list[Hunk]()
+    for line in (example.first, *here[: changes - 1]):
         observed.see(_changed(observed.text, line, made))
         made += line
-    text, recent = observed.text, observed.recent
-    if not recent.now:
+    if not observed.recent.now:
         return None
-    rest = [line for line in example.lines if not set(line) & set(made)]
-    wanted = {result for line in rest for result in _results(text, line, made)}
-    outcome = Outcome(example.repository, _kind(recent.now), sum(not set(line) & set(made) for line in alike))
-    started = time.perf_counter()
-    found = list(candidates(recent, text, LANGUAGES.get(example.language)))
-    outcome.seconds = time.perf_counter() - started
-    for site, evidence in found:
+    texts = {file.name: observed.text if file is edited else file.before for file in example.files}
+    opened = [Opened(file.name, file.language, texts[file.name]) for file in example.files]
+    started = _processor_seconds()
+    found = list(candidates(observed.recent, opened[0], opened[1:]))
+    seconds = _processor_seconds() - started
+    wanted = set(_wanted(example, texts, made))
+    places = len(example.alike) + 1 - changes
+    outcome = Outcome(example.repository, _kind(observed.recent.now), places, seconds=max(0.0, seconds))
+    for document, site, evidence in found:
+        text = texts[document]
         outcome.evidence.append(evidence)
-        outcome.right.append(_line(text, site.start, text[: site.start] + site.text + text[site.end :]) in wanted)
-        outcome.spans.append((site.start, site.end))
+        changed = text[: site.start] + site.text + text[site.end :]
+        line = _line(text, Hunk(site.start, "", site.text), changed)
+        imported = is_import(site.text) and (document, -1, site.text[1:]) in wanted
+        outcome.right.append((document, *line) in wanted or imported)
+        outcome.spans.append((document, site.start, site.end))
     return outcome
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those that parse for it."""
+    total = time.process_time()
+    for process in PARSER_POOL.idle:
+        status = Path(f"/proc/{process.pid}/schedstat")
+        total += int(status.read_text().split()[0]) / 1e9 if status.exists() else 0.0
+    return total
+
+
+def _wanted(
+    example: Example, texts: Mapping[str, str], made: Sequence[Hunk]
+) -> Iterator[tuple[str, int, str]]:
+    """What the author's other changes make of their lines."""
+    for number, file in enumerate(example.files):
+        already = made if number == 0 else ()
+        for line in file.lines:
+            if not set(line) & set(already):
+                for start, result in _results(texts[file.name], line, already):
+                    yield file.name, start, result
+                    if is_import(result.partition("\n")[2]):  # wherever it stands among the others
+                        yield file.name, -1, result.partition("\n")[2]
 
 
 def _changed(text: str, hunks: Iterable[Hunk], made: Sequence[Hunk]) -> str:
@@ -82,23 +114,29 @@ def _changed(text: str, hunks: Iterable[Hunk], made: Sequence[Hunk]) -> str:
 def _results(text: str, line: Sequence[Hunk], made: Sequence[Hunk]) -> Iterator[tuple[int, str]]:
     """What changes of a line leave: each of them, and neighbours together."""
     for first, last in combinations(range(len(line) + 1), 2):
-        yield _line(text, _moved(line[first].start, made), _changed(text, line[first:last], made))
+        hunk = line[last - 1]
+        yield _line(text, hunk._replace(start=_moved(hunk.start, made)), _changed(text, line[first:last], made))
 
 
 def _moved(start: int, made: Iterable[Hunk]) -> int:
     return start + sum(len(hunk.new) - len(hunk.old) for hunk in made if hunk.start < start)
 
 
-def _line(text: str, at: int, changed: str) -> tuple[int, str]:
+def _line(text: str, hunk: Hunk, changed: str) -> tuple[int, str]:
     """Where a line starts and what it has become: of a change that can be cut in several ways, one."""
-    start = text.rfind("\n", 0, at) + 1
-    return start, changed[start : changed.find("\n", start) % (len(changed) + 1)]
+    start = text.rfind("\n", 0, hunk.start) + 1
+    end = start
+    for _ in range(1 + hunk.new.count("\n")):
+        end = changed.find("\n", end + (end > start)) % (len(changed) + 1)
+    return start, changed[start:end]
 
 
 def _kind(edits: Sequence[Edit]) -> str:
     edit = edits[0]
     if len(edits) > 1:
         return "several"
+    if edit.is_line:
+        return "line"
     if edit.is_word:
         return "literal" if edit.old.isdigit() or edit.old in ("True", "False", "None") else "word"
     return "insertion" if not edit.old else "deletion" if not edit.new else "other"
@@ -132,7 +170,7 @@ def describe_edits(repos: Sequence[Path], commits: int, *, fit: bool) -> Iterato
 
 def _outcomes(examples: Iterable[Example], changes: int = 1) -> list[Outcome]:
     """Those of examples with more places than were changed, or with none if one was."""
-    found = (measure(example, changes) for example in examples if changes == 1 or example.others)
+    found = (measure(example, changes) for example in examples if changes == 1 or example.alike)
     return [one for one in found if one and (changes == 1 or one.places)]
 
 

@@ -1,0 +1,235 @@
+"""The places, in the edited document and in others, where an edit wants to be repeated, and what speaks for each.
+
+In: recent edits and open documents. Out: candidates with evidence. A renamed local name is replaced where it is
+bound, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from spd_lsp.completion.syntax.name_places import ATTRIBUTE, COMMENT, KEYWORD, NAME, STRING, Place
+from spd_lsp.edits.candidates import Candidate, Evidence, Opened, ReadPlaces
+from spd_lsp.edits.observed import Recent
+from spd_lsp.edits.rewrite import HOLE, Edit, Rewrite, rewrites
+from spd_lsp.edits.sites import Site, find_sites
+
+_NEAR = 3  # a site needs so many tokens around it that are those of the edit, unless the edit says enough
+_MAX_CONTEXT = 4
+_MAX_PARSED = 4  # other documents
+
+
+class _Found(NamedTuple):
+    """Where a rewrite of an edit matches in a document."""
+
+    edit: Edit
+    rewrite: Rewrite
+    sites: list[Site]
+    part: Evidence
+
+
+def repeats(recent: Recent, edited: Opened, beside: Sequence[Opened], read: ReadPlaces) -> Iterator[Candidate]:
+    """The places where an edit might be wanted, too."""
+    spans = [(edit.start, edit.start + len(edit.new)) for edit in recent.now]
+    ours = [(edit, rewrite, part) for edit, part in _whole(recent) for rewrite in _rewrites(recent, edit)]
+    found = _find(ours, edited.text, spans)
+    others = [(other, _find(ours, other.text, [])) for other in beside]
+    others = [(other, matches) for other, matches in others if matches][:_MAX_PARSED]
+    if not found and not others:
+        return
+    read_spans = [*spans, *_spans(found)]
+    places = read(edited, read_spans)
+    here = dict(zip(recent.now, places, strict=False))
+    yield from _judged(edited, here, found, places[len(spans) :])
+    for other, matches in others:
+        wanted = [one for one in matches if _may_leave(here[one.edit], one.edit)]
+        if wanted:
+            yield from _judged(other, here, wanted, read(other, _spans(wanted)), elsewhere=edited)
+
+
+def _whole(recent: Recent) -> Iterator[tuple[Edit, Evidence]]:
+    """The edits that say something, and whether each is a part of what was changed in its line, or all of it."""
+    last = len(recent.now) - 1
+    for number, edit in enumerate(recent.now):
+        if _stands_alone(edit, is_part=number < last):
+            yield edit, {"line: part": float(number < last), "line: whole": float(0 < number == last)}
+
+
+def _rewrites(recent: Recent, edit: Edit) -> list[Rewrite]:
+    return rewrites(edit, [*(other for other in recent.now if other is not edit), *recent.earlier])
+
+
+def _find(
+    wanted: Sequence[tuple[Edit, Rewrite, Evidence]], text: str, edited: Sequence[tuple[int, int]]
+) -> list[_Found]:
+    """The rewrites that match somewhere worth a look."""
+    found = []
+    for edit, rewrite, part in wanted:
+        sites = [site for site in find_sites(rewrite, text, edited) if _is_near(rewrite, site)]
+        if sites:
+            found.append(_Found(edit, rewrite, sites, part))
+    return found
+
+
+def _spans(found: Sequence[_Found]) -> list[tuple[int, int]]:
+    return [(site.start, site.end) for one in found for site in one.sites]
+
+
+def _judged(
+    document: Opened,
+    here: dict[Edit, Place | None],
+    found: Sequence[_Found],
+    places: Sequence[Place | None],
+    elsewhere: Opened | None = None,
+) -> Iterator[Candidate]:
+    """The sites in a document with what speaks for each; places are theirs, in order."""
+    rest = iter(places)
+    for edit, rewrite, sites, part in found:
+        at_edit, at_sites = here[edit], [next(rest) for _ in sites]
+        for site, place in zip(sites, at_sites, strict=True):
+            if at_edit and place and edit.is_word and not _may_rename(at_edit, place, at_sites, elsewhere):
+                continue
+            distance = abs(_line_number(document.text, site.start) - _line_number(document.text, edit.start))
+            evidence = _evidence(edit, rewrite, site, len(sites), 0 if elsewhere else distance, document.text)
+            evidence |= {**part, **_syntax_evidence(edit, at_edit, place, at_sites)}
+            if elsewhere:
+                evidence |= _evidence_of_others(edit, at_edit, site, document, elsewhere)
+            yield Candidate(document.name, site, evidence)
+
+
+def _line_number(text: str, at: int) -> int:
+    return text.count("\n", 0, at)
+
+
+def _may_leave(place: Place | None, edit: Edit) -> bool:
+    """Whether an edit can matter to other documents: a local name does not, unless it is that of an argument."""
+    return not (edit.is_word and place and place.is_bound and place.role == NAME and place.scopes) or bool(
+        place.callee
+    )
+
+
+def _evidence_of_others(
+    edit: Edit, place: Place | None, site: Site, document: Opened, edited: Opened
+) -> Evidence:
+    """What speaks for a site in another document."""
+    kind = _kind(edit)
+    defined = edit.is_word and place is not None and place.is_bound
+    known = edited.stem in document.import_words or document.stem in edited.import_words
+    evidence = {
+        "bias": 1,
+        "defined": defined,
+        "imported": known,
+        "imported and defined": known and defined,
+        "near": site.left + site.right >= 4,
+        "only here": edit.is_word and edit.old not in edited.text,
+    }
+    return {f"elsewhere: {kind}: {name}": float(value) for name, value in evidence.items()}
+
+
+def _stands_alone(edit: Edit, *, is_part: bool) -> bool:
+    """Whether an edit says something: not one bracket, nor one end of what is changed at the other end, too."""
+    is_more = any(map(str.isalnum, edit.old + edit.new)) or len(edit.old + edit.new) > 1
+    return is_more and not (is_part and _balance(edit.old) != _balance(edit.new))
+
+
+def _is_near(rewrite: Rewrite, site: Site) -> bool:
+    """Whether a site is worth a look: a text with a word in it, or a line that is like the edited one."""
+    literal = any(token[:1] != HOLE and any(map(str.isalnum, token)) for token in rewrite.old)
+    if literal and not rewrite.holes:
+        return True
+    return site.left + site.right >= _NEAR - (len(rewrite.edits) > 1) and (site.has_word or literal)
+
+
+def _may_rename(
+    here: Place, there: Place, others: Sequence[Place | None], elsewhere: Opened | None = None
+) -> bool:
+    """Whether a name there can be the one that was renamed where it is bound."""
+    if not here.is_bound or here.role != NAME:
+        return True
+    scope = here.scopes[0] if here.scopes else None
+    if there.role == KEYWORD:
+        return bool(here.callee) and there.callee == here.callee
+    if elsewhere:
+        return scope is None
+    if there.role == ATTRIBUTE:
+        return False
+    bound = [other.scopes[:1] for other in others if other and other.is_bound and other.role == NAME]
+    if here.scopes[:1] in bound:  # a use may be one of the other name
+        return False
+    inner = there.scopes[: there.scopes.index(scope)] if scope in there.scopes else there.scopes
+    return there.is_in(scope) and not any((one,) in bound for one in inner)
+
+
+def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: int, text: str) -> Evidence:
+    """What speaks for a site."""
+    words = [sum(map(str.isalnum, (token[0] for token in side))) for side in (rewrite.old, rewrite.new)]
+    kind = _kind(edit)
+    near = site.left + site.right
+    evidence = {
+        "bias": 1,
+        "again": len(rewrite.edits) > 1,
+        "holes": min(rewrite.holes, 2),
+        "number": edit.old.isdigit(),
+        "length": math.log1p(len(edit.old)),
+        "old words": min(words[0], 3),
+        "new words": min(words[1], 3),
+        "unbalanced": _balance(edit.old) != _balance(edit.new),
+        "left": min(site.left, _MAX_CONTEXT),
+        "right": min(site.right, _MAX_CONTEXT),
+        "both sides": site.left > 0 and site.right > 0,
+        "near": near >= 4,
+        "very near": near >= 6,
+        "known": math.log1p(max(0, text.count(edit.new.strip()) - 1)) if edit.is_word or edit.is_line else 0,
+        "sites": math.log(sites),
+        "only site": sites == 1,
+        "distance": math.log1p(distance),
+    }
+    return {f"{kind}: {name}": float(value) for name, value in evidence.items()}
+
+
+def _kind(edit: Edit) -> str:
+    if edit.is_word or edit.is_line:
+        return "word" if edit.is_word else "line"
+    return "insertion" if not edit.old else "deletion" if not edit.new else "other"
+
+
+def _balance(text: str) -> list[int]:
+    """How many more brackets of each kind a text opens than it closes, and its quotes."""
+    brackets = [text.count(opening) - text.count(closing) for opening, closing in ("()", "[]", "{}")]
+    return brackets + [text.count(quote) % 2 for quote in "'\""]
+
+
+def _syntax_evidence(
+    edit: Edit, here: Place | None, there: Place | None, others: Sequence[Place | None]
+) -> Evidence:
+    """What the syntax says, of renamed words most."""
+    if here is None or there is None:
+        return {}
+    texts = STRING, COMMENT
+    kind = "word" if edit.is_word else "syntax"
+    is_binding = edit.is_word and here.is_bound
+    still_bound = edit.is_word and any(
+        one
+        and one.is_bound
+        and one.role == here.role
+        and (here.role == ATTRIBUTE or one.scopes[:1] == here.scopes[:1])
+        for one in others
+    )
+    evidence = {
+        "parsed": 1,
+        "same role": here.role == there.role,
+        "text only here": here.role in texts and there.role not in texts,
+        "text only there": there.role in texts and here.role not in texts,
+        "text": here.role in texts and there.role in texts,
+        "local": is_binding and here.role == NAME and bool(here.scopes),
+        "global": is_binding and here.role == NAME and not here.scopes,
+        "member": is_binding and here.role == ATTRIBUTE,
+        "attribute": edit.is_word and here.role == ATTRIBUTE,
+        "still bound": still_bound and not here.is_bound,
+        "rebound": still_bound and here.is_bound,
+        "bound there": edit.is_word and there.is_bound,
+        "same function": here.scopes[:1] == there.scopes[:1],
+    }
+    return {f"{kind}: {name}": float(value) for name, value in evidence.items()}

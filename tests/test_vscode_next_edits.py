@@ -66,7 +66,9 @@ SCRIPT = """
 const { editor, other } = require("vscode");
 const { NextEdits } = require(sources + "/next_edits.js");
 const range = (line) => ({ start: { line, character: 4 }, end: { line, character: 9 } });
-const place = (line, uri = "file:///a.py", version = 1) => ({ range: range(line), text: "breadth", textDocument: { uri, version } });
+const place = (line, uri = "file:///a.py", version = 1) => (
+  { range: range(line), text: "breadth", textDocument: { uri, version } }
+);
 const answer = [place(7), place(3), ...OTHERS];
 const session = { isRunning: true, nextEdits: async () => answer };
 const edits = new NextEdits(session);

@@ -1,7 +1,7 @@
 """What a person just changed in a document, from its versions.
 
 In: the versions of one document, as they come. Out: its edits. An edit goes on as long as the changes stay in a
-line, which may be a new one; one that is taken back leaves nothing to repeat.
+line; one that is taken back leaves nothing to repeat.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from spd_lsp.edits.rewrite import Edit, changed_span, edits_between, new_line_span
+from spd_lsp.edits.rewrite import Edit, changed_span, edits_between
 
 _KEPT = 8  # edits
 _MAX_CHANGE_LINES = 40  # of one change; more come from a program
@@ -45,8 +45,6 @@ class Observed:
 
     def _goes_on(self, start: int, end: int) -> bool:
         """Whether a change of this span of the text is in the line of the edit that goes on."""
-        if span := new_line_span(self.base, self.text):
-            return span[0] <= start and end <= span[1]
         first, old_last, last = changed_span(self.base, self.text)
         if "\n" in self.base[first:old_last] or "\n" in self.text[first:last]:
             return False

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.syntax.name_places import Place
-from spd_lsp.completion.syntax.parsing import request_name_places
-from spd_lsp.edits.candidates import Candidate, Opened, ReadPlaces
-from spd_lsp.edits.missing_import import missing_imports
+from spd_lsp.edits.candidates import Opened
 from spd_lsp.edits.observed import Recent
 from spd_lsp.edits.probability import MIN_PROBABILITY, probability_of
 from spd_lsp.edits.repeats import repeats
@@ -28,7 +25,7 @@ class Proposal:
 def propose(recent: Recent, edited: Opened, beside: Sequence[Opened] = ()) -> list[Proposal]:
     """What is wanted after the recent edits of a document, likeliest first; each place once."""
     best: dict[tuple[str, int, int], Proposal] = {}
-    for document, site, evidence in candidates(recent, edited, beside):
+    for document, site, evidence in repeats(recent, edited, beside):
         probability = probability_of(evidence)
         place = (document, site.start, site.end)
         if probability >= MIN_PROBABILITY and (place not in best or probability > best[place].probability):
@@ -42,17 +39,3 @@ def propose(recent: Recent, edited: Opened, beside: Sequence[Opened] = ()) -> li
 
 def _overlap(one: Proposal, other: Proposal) -> bool:
     return one.document == other.document and one.start <= other.end and other.start <= one.end
-
-
-def _read_places(document: Opened, spans: Sequence[tuple[int, int]]) -> Sequence[Place | None]:
-    """What stands at places of a document, by the parser's process; None where that is not known."""
-    language = document.language
-    return (language and request_name_places(language, document.text, spans)) or [None] * len(spans)
-
-
-def candidates(
-    recent: Recent, edited: Opened, beside: Sequence[Opened] = (), read: ReadPlaces = _read_places
-) -> Iterator[Candidate]:
-    """What might be wanted, with what speaks for each."""
-    yield from repeats(recent, edited, beside, read)
-    yield from missing_imports(recent, edited, beside, read)

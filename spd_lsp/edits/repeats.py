@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from spd_lsp.completion.syntax.name_places import ATTRIBUTE, COMMENT, KEYWORD, NAME, STRING, Place
-from spd_lsp.edits.candidates import Candidate, Evidence, Opened, ReadPlaces
+from spd_lsp.completion.syntax.parsing import request_name_places
+from spd_lsp.edits.candidates import Candidate, Evidence, Opened
 from spd_lsp.edits.observed import Recent
 from spd_lsp.edits.rewrite import HOLE, Edit, Rewrite, rewrites
 from spd_lsp.edits.sites import Site, find_sites
 
+_NEAR_ELSEWHERE = 4  # in another document
 _NEAR = 3  # a site needs so many tokens around it that are those of the edit, unless the edit says enough
 _MAX_CONTEXT = 4
 _MAX_PARSED = 4  # other documents
@@ -30,23 +32,27 @@ class _Found(NamedTuple):
     part: Evidence
 
 
-def repeats(recent: Recent, edited: Opened, beside: Sequence[Opened], read: ReadPlaces) -> Iterator[Candidate]:
+def repeats(recent: Recent, edited: Opened, beside: Sequence[Opened] = ()) -> Iterator[Candidate]:
     """The places where an edit might be wanted, too."""
     spans = [(edit.start, edit.start + len(edit.new)) for edit in recent.now]
-    ours = [(edit, rewrite, part) for edit, part in _whole(recent) for rewrite in _rewrites(recent, edit)]
-    found = _find(ours, edited.text, spans)
-    others = [(other, _find(ours, other.text, [])) for other in beside]
-    others = [(other, matches) for other, matches in others if matches][:_MAX_PARSED]
+    wanted = [(edit, rewrite, part) for edit, part in _whole(recent) for rewrite in _rewrites(recent, edit)]
+    found = _find(wanted, edited.text, spans)
+    others = [(other, matches) for other in beside if (matches := _find(wanted, other.text))]
     if not found and not others:
         return
-    read_spans = [*spans, *_spans(found)]
-    places = read(edited, read_spans)
+    places = _read_places(edited, [*spans, *_spans(found)])
     here = dict(zip(recent.now, places, strict=False))
     yield from _judged(edited, here, found, places[len(spans) :])
-    for other, matches in others:
-        wanted = [one for one in matches if _may_leave(here[one.edit], one.edit)]
-        if wanted:
-            yield from _judged(other, here, wanted, read(other, _spans(wanted)), elsewhere=edited)
+    for other, matches in others[:_MAX_PARSED]:
+        left = [one for one in matches if _may_leave(here[one.edit], one.edit)]
+        if left:
+            yield from _judged(other, here, left, _read_places(other, _spans(left)), elsewhere=True)
+
+
+def _read_places(document: Opened, spans: Sequence[tuple[int, int]]) -> Sequence[Place | None]:
+    """What stands at places of a document, by the parser's process; None where that is not known."""
+    language = document.language
+    return (language and request_name_places(language, document.text, spans)) or [None] * len(spans)
 
 
 def _whole(recent: Recent) -> Iterator[tuple[Edit, Evidence]]:
@@ -62,12 +68,14 @@ def _rewrites(recent: Recent, edit: Edit) -> list[Rewrite]:
 
 
 def _find(
-    wanted: Sequence[tuple[Edit, Rewrite, Evidence]], text: str, edited: Sequence[tuple[int, int]]
+    wanted: Sequence[tuple[Edit, Rewrite, Evidence]], text: str, edited: Sequence[tuple[int, int]] | None = None
 ) -> list[_Found]:
-    """The rewrites that match somewhere worth a look."""
+    """The rewrites that match somewhere worth a look; in another document only lines like the edited one are."""
     found = []
     for edit, rewrite, part in wanted:
-        sites = [site for site in find_sites(rewrite, text, edited) if _is_near(rewrite, site)]
+        sites = [site for site in find_sites(rewrite, text, edited or ()) if _is_near(rewrite, site)]
+        if edited is None:
+            sites = [site for site in sites if site.left + site.right >= _NEAR_ELSEWHERE]
         if sites:
             found.append(_Found(edit, rewrite, sites, part))
     return found
@@ -82,20 +90,25 @@ def _judged(
     here: dict[Edit, Place | None],
     found: Sequence[_Found],
     places: Sequence[Place | None],
-    elsewhere: Opened | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> Iterator[Candidate]:
     """The sites in a document with what speaks for each; places are theirs, in order."""
     rest = iter(places)
     for edit, rewrite, sites, part in found:
         at_edit, at_sites = here[edit], [next(rest) for _ in sites]
         for site, place in zip(sites, at_sites, strict=True):
-            if at_edit and place and edit.is_word and not _may_rename(at_edit, place, at_sites, elsewhere):
+            if (
+                at_edit
+                and place
+                and edit.is_word
+                and not _may_rename(at_edit, place, at_sites, elsewhere=elsewhere)
+            ):
                 continue
             distance = abs(_line_number(document.text, site.start) - _line_number(document.text, edit.start))
             evidence = _evidence(edit, rewrite, site, len(sites), 0 if elsewhere else distance, document.text)
             evidence |= {**part, **_syntax_evidence(edit, at_edit, place, at_sites)}
-            if elsewhere:
-                evidence |= _evidence_of_others(edit, at_edit, site, document, elsewhere)
+            evidence[f"elsewhere: {_kind(edit)}"] = float(elsewhere)
             yield Candidate(document.name, site, evidence)
 
 
@@ -108,24 +121,6 @@ def _may_leave(place: Place | None, edit: Edit) -> bool:
     return not (edit.is_word and place and place.is_bound and place.role == NAME and place.scopes) or bool(
         place.callee
     )
-
-
-def _evidence_of_others(
-    edit: Edit, place: Place | None, site: Site, document: Opened, edited: Opened
-) -> Evidence:
-    """What speaks for a site in another document."""
-    kind = _kind(edit)
-    defined = edit.is_word and place is not None and place.is_bound
-    known = edited.stem in document.import_words or document.stem in edited.import_words
-    evidence = {
-        "bias": 1,
-        "defined": defined,
-        "imported": known,
-        "imported and defined": known and defined,
-        "near": site.left + site.right >= 4,
-        "only here": edit.is_word and edit.old not in edited.text,
-    }
-    return {f"elsewhere: {kind}: {name}": float(value) for name, value in evidence.items()}
 
 
 def _stands_alone(edit: Edit, *, is_part: bool) -> bool:
@@ -142,9 +137,7 @@ def _is_near(rewrite: Rewrite, site: Site) -> bool:
     return site.left + site.right >= _NEAR - (len(rewrite.edits) > 1) and (site.has_word or literal)
 
 
-def _may_rename(
-    here: Place, there: Place, others: Sequence[Place | None], elsewhere: Opened | None = None
-) -> bool:
+def _may_rename(here: Place, there: Place, others: Sequence[Place | None], *, elsewhere: bool) -> bool:
     """Whether a name there can be the one that was renamed where it is bound."""
     if not here.is_bound or here.role != NAME:
         return True
@@ -181,7 +174,7 @@ def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: in
         "both sides": site.left > 0 and site.right > 0,
         "near": near >= 4,
         "very near": near >= 6,
-        "known": math.log1p(max(0, text.count(edit.new.strip()) - 1)) if edit.is_word or edit.is_line else 0,
+        "known": math.log1p(max(0, text.count(edit.new) - 1)) if edit.is_word else 0,
         "sites": math.log(sites),
         "only site": sites == 1,
         "distance": math.log1p(distance),
@@ -190,8 +183,8 @@ def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: in
 
 
 def _kind(edit: Edit) -> str:
-    if edit.is_word or edit.is_line:
-        return "word" if edit.is_word else "line"
+    if edit.is_word:
+        return "word"
     return "insertion" if not edit.old else "deletion" if not edit.new else "other"
 
 

@@ -3,8 +3,6 @@
 In: two versions of a text. Out: the edits between them, and rewrites that explain one edit or two. Holes come from
 anti-unification: where two edits differ, or what one edit only moves. Knows no documents.
 
-An inserted line is an insertion at the end of the line above.
-
 Example: `a.size` -> `a["size"]` also rewrites `.width` to `["width"]`.
 """
 
@@ -14,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import takewhile
 
 _TOKEN = re.compile(r"\w+|\n|[^\S\n]+|[^\w\s]")
 _MAX_LINES = 40  # between the first and the last difference; more were not typed by a person
@@ -30,21 +27,15 @@ class Edit:
 
     start: int
     old: str
-    new: str  # with a line end in front: an inserted line
+    new: str
     left: tuple[str, ...]  # tokens of the line before it, nearest first, without blanks; then START
-    right: tuple[str, ...]  # after it; then END, and of an inserted line the tokens of the line below
+    right: tuple[str, ...]  # after it; then END
     adjacent: tuple[str, str]  # the tokens around it, blanks included
-    indent: str = ""  # of the line above an inserted line
 
     @property
     def is_word(self) -> bool:
         """Whether one word became another."""
         return _is_word(self.old) and _is_word(self.new)
-
-    @property
-    def is_line(self) -> bool:
-        """Whether it is an inserted line."""
-        return self.new.startswith("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +87,12 @@ def edits_between(before: str, after: str) -> list[Edit]:
 
     None if there are more than a person types at once.
     """
-    start, old, new = _changed_lines(before, after)
+    start, old_end, new_end = changed_span(before, after)
+    start = after.rfind("\n", 0, start) + 1
+    tail = after.find("\n", new_end) % (len(after) + 1) - new_end
+    old, new = before[start : old_end + tail], after[start : new_end + tail]
     if max(old.count("\n"), new.count("\n")) > _MAX_LINES:
         return []
-    if (span := _new_line(start, old, new)) is not None:
-        inserted = _inserted_line(after, *span)
-        return [inserted] if inserted else []
     olds, news = tokenize(old), tokenize(new)
     if max(len(olds), len(news)) > _MAX_TOKENS:
         return []
@@ -109,55 +100,6 @@ def edits_between(before: str, after: str) -> list[Edit]:
     if len(hunks) > 1 and "\n" not in old + new:
         hunks.append((hunks[0][0], hunks[-1][1], hunks[0][2], hunks[-1][3]))
     return [edit for edit in (_edit(start, olds, news, *hunk) for hunk in hunks) if edit]
-
-
-def _changed_lines(before: str, after: str) -> tuple[int, str, str]:
-    """Where the lines that differ start, and what they are in both texts."""
-    start, old_end, new_end = changed_span(before, after)
-    start = after.rfind("\n", 0, start) + 1
-    tail = after.find("\n", new_end) % (len(after) + 1) - new_end
-    return start, before[start : old_end + tail], after[start : new_end + tail]
-
-
-def new_line_span(before: str, after: str) -> tuple[int, int] | None:
-    """The one line that a text has more than another, if that is how they differ."""
-    return _new_line(*_changed_lines(before, after))
-
-
-def _new_line(start: int, old: str, new: str) -> tuple[int, int] | None:
-    olds, news = old.split("\n"), new.split("\n")
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
-    if len(news) != len(olds) + 1 or news[same + 1 :] != olds[same:]:
-        return None
-    begin = start + sum(len(one) + 1 for one in news[:same])
-    return begin, begin + len(news[same])
-
-
-def _inserted_line(text: str, begin: int, end: int) -> Edit | None:
-    """The insertion of a line below another, unless it is blank or long."""
-    line = text[begin:end].rstrip()
-    if not line or not begin or len(line) > _MAX_CHARS:
-        return None
-    above = text[text.rfind("\n", 0, begin - 1) + 1 : begin - 1]
-    left, right = around(text, begin - 1, end, is_line=True)
-    adjacent = tokenize(above.rstrip() or "\n")[-1], "\n"
-    return Edit(begin - 1, "", f"\n{line}", left, right, adjacent, indentation(above))
-
-
-def indentation(line: str) -> str:
-    """The blanks that a line begins with."""
-    return line[: len(line) - len(line.lstrip())]
-
-
-def around(text: str, start: int, end: int, *, is_line: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens left and right of a span in its line; where a line is inserted, also those of the line below."""
-    line = text.rfind("\n", 0, start) + 1
-    left = context(reversed(tokenize(text[line:start])), START)
-    right_end = text.find("\n", end) % (len(text) + 1)
-    if not is_line:
-        return left, context(tokenize(text[end:right_end]), END)
-    below = text[right_end + 1 : text.find("\n", right_end + 1) % (len(text) + 1)]
-    return left, (END, *context(tokenize(below), END))
 
 
 def _edit(start: int, olds: list[str], news: list[str], i: int, end_i: int, j: int, end_j: int) -> Edit | None:
@@ -197,7 +139,7 @@ def context(tokens: Iterable[str], end: str, most: int = 6) -> tuple[str, ...]:
 def rewrites(edit: Edit, others: Sequence[Edit]) -> list[Rewrite]:
     """What an edit says of other places, alone or with one of the others."""
     newest = _widened(edit)
-    same = [other for other in others if (other.old, other.new.split()) == (edit.old, edit.new.split())]
+    same = [other for other in others if (other.old, other.new) == (edit.old, edit.new)]
     found = [Rewrite(tuple(tokenize(edit.old)), tuple(tokenize(edit.new)), (edit, *same))]
     if kept := _with_holes(newest, newest):
         found.append(kept)

@@ -10,10 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from spd_lsp.edits.rewrite import HOLE, Edit, Rewrite, around, indentation
+from spd_lsp.edits.rewrite import END, HOLE, START, Rewrite, context, tokenize
 
 _MAX_SITES = 200  # of a rewrite in a text
 _WORD = re.compile(r"\w")
+# What keeps the time linear, whatever a file holds.
+_REACH = 400  # characters of a line on each side of a site
+_MAX_DOTS = 8  # in what a hole keeps
+_BLANKS = r"(?<![ \t])[ \t]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +43,9 @@ def _matches(rewrite: Rewrite, text: str) -> Iterator[Site]:
     for match in pattern.finditer(text):
         start, end = match.span("site")
         written = "".join(match[f"h{token[1:]}"] if token[:1] == HOLE else token for token in rewrite.new)
-        if rewrite.edits[0].is_line:
-            written = _indented(rewrite.edits[0], text, start)
         if written != text[start:end] and not _is_done(text, start, end, written):
             left, right, has_word = _agreement(rewrite, text, start, end)
             yield Site(start, end, written, left, right, has_word)
-
-
-def _indented(edit: Edit, text: str, at: int) -> str:
-    """An inserted line, as deep below the line that ends here as it is below the line above it."""
-    line = edit.new[1:]
-    own, above = indentation(line), indentation(text[text.rfind("\n", 0, at) + 1 : at])
-    if own.startswith(edit.indent):
-        own = above + own[len(edit.indent) :]
-    elif edit.indent.startswith(own):
-        own = above[: max(0, len(above) - len(edit.indent) + len(own))]
-    return f"\n{own}{line.lstrip()}"
 
 
 def _pattern(rewrite: Rewrite) -> re.Pattern[str]:
@@ -64,16 +55,16 @@ def _pattern(rewrite: Rewrite) -> re.Pattern[str]:
     for token in rewrite.old:
         if token[:1] == HOLE:
             name = f"h{token[1:]}"
-            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>\b\w+\b(?:\.\w+)*)")
+            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>\b\w+\b(?:\.\w+){{0,{_MAX_DOTS}}})")
             seen.add(name)
         elif token.isspace():
-            parts.append(r"[ \t]+")
+            parts.append(_BLANKS)
         else:
             parts.append(_exactly(token))
     if parts:
         return re.compile(f"(?P<site>{''.join(parts)})")
     before, after = rewrite.edits[0].adjacent
-    left = r"(?:^[ \t]*)" if before == "\n" else r"[ \t]+" if before.isspace() else _exactly(before)
+    left = r"(?:^[ \t]*)" if before == "\n" else _BLANKS if before.isspace() else _exactly(before)
     right = "(?=$)" if after == "\n" else r"(?=[ \t])" if after.isspace() else f"(?={_exactly(after)})"
     return re.compile(f"{left}(?P<site>){right}", re.MULTILINE)
 
@@ -85,9 +76,6 @@ def _exactly(token: str) -> str:
 def _is_done(text: str, start: int, end: int, written: str) -> bool:
     """Whether what would be written stands there already. Example: `x` -> `self.x` in `self.x`."""
     old = text[start:end]
-    if not old and written.startswith("\n"):
-        lines = text[max(0, start - len(written)) : start], text[start : start + len(written) + 1]
-        return any(f"{written}\n" in f"\n{line}\n" for line in lines)
     if not old:
         return text.startswith(written, start) or text.endswith(written, 0, start)
     places = [at for at in range(len(written)) if written.startswith(old, at)]
@@ -96,7 +84,10 @@ def _is_done(text: str, start: int, end: int, written: str) -> bool:
 
 def _agreement(rewrite: Rewrite, text: str, start: int, end: int) -> tuple[int, int, bool]:
     """How many tokens left and right of a site are those of an edit, and whether a word is among them."""
-    left, right = around(text, start, end, is_line=rewrite.edits[0].is_line)
+    line = text.rfind("\n", 0, start) + 1
+    left = context(reversed(tokenize(text[max(line, start - _REACH) : start])), START)
+    line_end = text.find("\n", end) % (len(text) + 1)
+    right = context(tokenize(text[end : min(line_end, end + _REACH)]), END)
     best = (0, 0, False)
     for edit in rewrite.edits:
         before, after = _common(left, edit.left), _common(right, edit.right)

@@ -154,7 +154,11 @@ def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(ser
 @pytest.mark.parametrize(
     ("model", "prompt", "stop"),
     [
-        ("qwen2.5-coder:3b", "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>", ["<|endoftext|>", "<|fim_prefix|>"]),
+        (
+            "qwen2.5-coder:3b",
+            "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>",
+            ["<|endoftext|>", "<|fim_prefix|>"],
+        ),
         ("starcoder2", "<fim_prefix>{}<fim_suffix>{}<fim_middle>", ["<|endoftext|>", "<fim_prefix>"]),
     ],
 )

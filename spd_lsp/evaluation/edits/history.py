@@ -30,11 +30,10 @@ _ONCE_PER_FILE = 3
 _ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
 _COMMIT = "commit"
 _GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
-_IMPORT = re.compile(r"\s*(?:import|from|(?:const|let|var)\b.*\brequire)\b")
 
 
 class Hunk(NamedTuple):
-    """What is replaced at an offset of the text before; a line is inserted at the end of the one above."""
+    """What is replaced at an offset of the text before."""
 
     start: int
     old: str
@@ -93,9 +92,10 @@ def _read_commits(repo: Path, most: int) -> list[list[_Change]]:
         fields, _, path = line.partition("\t")
         if line == _COMMIT:
             commits.append([])
-        elif not _GENERATED.search(path) and (
-            language := LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:])
-        ) in _LANGUAGES:
+        elif (
+            not _GENERATED.search(path)
+            and (language := LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:])) in _LANGUAGES
+        ):
             commits[-1].append(_Change(path, language, *fields.split()[2:4]))
     return commits
 
@@ -152,7 +152,7 @@ def _examples(repository: str, changed: Sequence[File], others: Sequence[File]) 
                 (number, line)
                 for number, one in enumerate(files)
                 for line in one.lines
-                if (number or line != first) and (keys & _keys(line) or not number and _imports(file, first, line))
+                if (number or line != first) and keys & _keys(line)
             )
             once += not alike
             if (file.name, first) not in shown and (alike or once <= _ONCE_PER_FILE):
@@ -162,21 +162,7 @@ def _examples(repository: str, changed: Sequence[File], others: Sequence[File]) 
 
 def _keys(line: Sequence[Hunk]) -> set[tuple[str, str]]:
     """What changes that are alike share."""
-    plain = [Hunk(start, old, new if new[:1] != "\n" else f"\n{new.strip()}") for start, old, new in line]
-    return {key for hunk in plain for key in ((hunk.old, hunk.new), _general(hunk))}
-
-def is_import(line: str) -> bool:
-    """Whether a line imports something."""
-    return _IMPORT.match(line) is not None
-
-
-def _imports(file: File, first: Sequence[Hunk], other: Sequence[Hunk]) -> bool:
-    """Whether another change of a file imports a name that the first one brings, and does no more."""
-    if any(is_import(hunk.new) for hunk in first) or not all(is_import(hunk.new) for hunk in other):
-        return False
-    brought = {word for hunk in first for word in re.findall(r"(?<![\w.])[^\W\d]\w*", hunk.new)}
-    imported = {word for hunk in other for word in re.findall(r"[^\W\d]\w*", hunk.new)}
-    return any(not re.search(rf"\b{word}\b", file.before) for word in brought & imported)
+    return {key for hunk in line for key in ((hunk.old, hunk.new), _general(hunk))}
 
 
 def _general(hunk: Hunk) -> tuple[str, str]:
@@ -189,7 +175,7 @@ def _general(hunk: Hunk) -> tuple[str, str]:
 
 
 def _hunks(before: str, after: str) -> Iterator[Hunk]:
-    """The changes within lines and the inserted lines, in order."""
+    """The changes within lines, in order."""
     olds, news = before.splitlines(keepends=True), after.splitlines(keepends=True)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
     starts = [sum(map(len, olds[:same]))]
@@ -197,8 +183,6 @@ def _hunks(before: str, after: str) -> Iterator[Hunk]:
     for line in olds:
         starts.append(starts[-1] + len(line))
     for tag, i, end_i, j, end_j in SequenceMatcher(None, olds, news).get_opcodes():
-        if tag == "insert" and end_j - j == 1 and news[j].strip() and starts[i]:
-            yield Hunk(starts[i] - 1, "", f"\n{news[j].rstrip()}")
         if tag == "replace" and max(end_i - i, end_j - j) <= _MAX_BLOCK:
             tokens, written = tokenize("".join(olds[i:end_i])), tokenize("".join(news[j:end_j]))
             at = [starts[i]]

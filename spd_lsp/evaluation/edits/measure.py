@@ -20,10 +20,10 @@ from spd_lsp.completion.syntax.parsing import PARSER_POOL
 from spd_lsp.edits.candidates import Opened
 from spd_lsp.edits.observed import Observed
 from spd_lsp.edits.probability import MIN_PROBABILITY, probability_of
-from spd_lsp.edits.propose import candidates
+from spd_lsp.edits.repeats import repeats
 from spd_lsp.edits.rewrite import Edit
 from spd_lsp.evaluation.calibration import fit_logistic
-from spd_lsp.evaluation.edits.history import Example, Hunk, is_import, read_examples
+from spd_lsp.evaluation.edits.history import Example, Hunk, read_examples
 
 _PENALTY = 0.3  # on squared weights
 
@@ -64,7 +64,7 @@ def measure(example: Example, changes: int = 1) -> Outcome | None:
     texts = {file.name: observed.text if file is edited else file.before for file in example.files}
     opened = [Opened(file.name, file.language, texts[file.name]) for file in example.files]
     started = _processor_seconds()
-    found = list(candidates(observed.recent, opened[0], opened[1:]))
+    found = list(repeats(observed.recent, opened[0], opened[1:]))
     seconds = _processor_seconds() - started
     wanted = set(_wanted(example, texts, made))
     places = len(example.alike) + 1 - changes
@@ -73,9 +73,7 @@ def measure(example: Example, changes: int = 1) -> Outcome | None:
         text = texts[document]
         outcome.evidence.append(evidence)
         changed = text[: site.start] + site.text + text[site.end :]
-        line = _line(text, Hunk(site.start, "", site.text), changed)
-        imported = is_import(site.text) and (document, -1, site.text[1:]) in wanted
-        outcome.right.append((document, *line) in wanted or imported)
+        outcome.right.append((document, *_line(text, site.start, changed)) in wanted)
         outcome.spans.append((document, site.start, site.end))
     return outcome
 
@@ -89,9 +87,7 @@ def _processor_seconds() -> float:
     return total
 
 
-def _wanted(
-    example: Example, texts: Mapping[str, str], made: Sequence[Hunk]
-) -> Iterator[tuple[str, int, str]]:
+def _wanted(example: Example, texts: Mapping[str, str], made: Sequence[Hunk]) -> Iterator[tuple[str, int, str]]:
     """What the author's other changes make of their lines."""
     for number, file in enumerate(example.files):
         already = made if number == 0 else ()
@@ -99,8 +95,6 @@ def _wanted(
             if not set(line) & set(already):
                 for start, result in _results(texts[file.name], line, already):
                     yield file.name, start, result
-                    if is_import(result.partition("\n")[2]):  # wherever it stands among the others
-                        yield file.name, -1, result.partition("\n")[2]
 
 
 def _changed(text: str, hunks: Iterable[Hunk], made: Sequence[Hunk]) -> str:
@@ -114,29 +108,23 @@ def _changed(text: str, hunks: Iterable[Hunk], made: Sequence[Hunk]) -> str:
 def _results(text: str, line: Sequence[Hunk], made: Sequence[Hunk]) -> Iterator[tuple[int, str]]:
     """What changes of a line leave: each of them, and neighbours together."""
     for first, last in combinations(range(len(line) + 1), 2):
-        hunk = line[last - 1]
-        yield _line(text, hunk._replace(start=_moved(hunk.start, made)), _changed(text, line[first:last], made))
+        yield _line(text, _moved(line[first].start, made), _changed(text, line[first:last], made))
 
 
 def _moved(start: int, made: Iterable[Hunk]) -> int:
     return start + sum(len(hunk.new) - len(hunk.old) for hunk in made if hunk.start < start)
 
 
-def _line(text: str, hunk: Hunk, changed: str) -> tuple[int, str]:
+def _line(text: str, at: int, changed: str) -> tuple[int, str]:
     """Where a line starts and what it has become: of a change that can be cut in several ways, one."""
-    start = text.rfind("\n", 0, hunk.start) + 1
-    end = start
-    for _ in range(1 + hunk.new.count("\n")):
-        end = changed.find("\n", end + (end > start)) % (len(changed) + 1)
-    return start, changed[start:end]
+    start = text.rfind("\n", 0, at) + 1
+    return start, changed[start : changed.find("\n", start) % (len(changed) + 1)]
 
 
 def _kind(edits: Sequence[Edit]) -> str:
     edit = edits[0]
     if len(edits) > 1:
         return "several"
-    if edit.is_line:
-        return "line"
     if edit.is_word:
         return "literal" if edit.old.isdigit() or edit.old in ("True", "False", "None") else "word"
     return "insertion" if not edit.old else "deletion" if not edit.new else "other"

@@ -20,6 +20,7 @@ from spd_lsp.edits.sites import Site, find_sites
 _NEAR_ELSEWHERE = 4  # in another document
 _NEAR = 3  # a site needs so many tokens around it that are those of the edit, unless the edit says enough
 _MAX_CONTEXT = 4
+_BY_KIND = ("again", "near", "very near", "sites", "length", "both sides")  # evidence that counts differently
 _MAX_PARSED = 4  # other documents
 
 
@@ -32,6 +33,25 @@ class _Found(NamedTuple):
     part: Evidence
 
 
+class _Best(NamedTuple):
+    """How many tokens around a site at most are those around the edit."""
+
+    of_rewrite: int
+    exact: int  # of the rewrites of the edit that keep no words
+
+
+def _best(found: Sequence[_Found]) -> dict[tuple[Edit, Rewrite], _Best]:
+    nearest: dict[tuple[Edit, Rewrite], int] = {}
+    for edit, rewrite, sites, _ in found:
+        near = max(site.left + site.right for site in sites)
+        nearest[edit, rewrite] = max(near, nearest.get((edit, rewrite), 0))
+    exact: dict[Edit, int] = {}
+    for (edit, rewrite), near in nearest.items():
+        if not rewrite.holes:
+            exact[edit] = max(near, exact.get(edit, 0))
+    return {(edit, rewrite): _Best(near, exact.get(edit, 0)) for (edit, rewrite), near in nearest.items()}
+
+
 def repeats(recent: Recent, edited: Opened, beside: Sequence[Opened] = ()) -> Iterator[Candidate]:
     """The places where an edit might be wanted, too."""
     spans = [(edit.start, edit.start + len(edit.new)) for edit in recent.now]
@@ -42,11 +62,12 @@ def repeats(recent: Recent, edited: Opened, beside: Sequence[Opened] = ()) -> It
         return
     places = _read_places(edited, [*spans, *_spans(found)])
     here = dict(zip(recent.now, places, strict=False))
-    yield from _judged(edited, here, found, places[len(spans) :])
+    best = _best([*found, *(one for _, matches in others for one in matches)])
+    yield from _judged(edited, here, found, places[len(spans) :], best)
     for other, matches in others[:_MAX_PARSED]:
         left = [one for one in matches if _may_leave(here[one.edit], one.edit)]
         if left:
-            yield from _judged(other, here, left, _read_places(other, _spans(left)), elsewhere=True)
+            yield from _judged(other, here, left, _read_places(other, _spans(left)), best, elsewhere=True)
 
 
 def _read_places(document: Opened, spans: Sequence[tuple[int, int]]) -> Sequence[Place | None]:
@@ -90,6 +111,7 @@ def _judged(
     here: dict[Edit, Place | None],
     found: Sequence[_Found],
     places: Sequence[Place | None],
+    best: dict[tuple[Edit, Rewrite], _Best],
     *,
     elsewhere: bool = False,
 ) -> Iterator[Candidate]:
@@ -105,15 +127,14 @@ def _judged(
                 and not _may_rename(at_edit, place, at_sites, elsewhere=elsewhere)
             ):
                 continue
-            distance = abs(_line_number(document.text, site.start) - _line_number(document.text, edit.start))
-            evidence = _evidence(edit, rewrite, site, len(sites), 0 if elsewhere else distance, document.text)
+            lines = [document.text.count("\n", 0, at) for at in (site.start, edit.start)]
+            distance = 0 if elsewhere else abs(lines[0] - lines[1])
+            evidence = _evidence(edit, rewrite, site, len(sites), distance, best[edit, rewrite])
             evidence |= {**part, **_syntax_evidence(edit, at_edit, place, at_sites)}
-            evidence[f"elsewhere: {_kind(edit)}"] = float(elsewhere)
+            if elsewhere:
+                evidence |= {f"elsewhere: {name}": evidence[name] for name in ("again", "very near", "sites")}
+                evidence[f"elsewhere: {_kind(edit)}"] = 1.0
             yield Candidate(document.name, site, evidence)
-
-
-def _line_number(text: str, at: int) -> int:
-    return text.count("\n", 0, at)
 
 
 def _may_leave(place: Place | None, edit: Edit) -> bool:
@@ -155,14 +176,13 @@ def _may_rename(here: Place, there: Place, others: Sequence[Place | None], *, el
     return there.is_in(scope) and not any((one,) in bound for one in inner)
 
 
-def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: int, text: str) -> Evidence:
+def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: int, best: _Best) -> Evidence:
     """What speaks for a site."""
     words = [sum(map(str.isalnum, (token[0] for token in side))) for side in (rewrite.old, rewrite.new)]
-    kind = _kind(edit)
     near = site.left + site.right
+    again = len(rewrite.edits) > 1
     evidence = {
-        "bias": 1,
-        "again": len(rewrite.edits) > 1,
+        "again": again,
         "holes": min(rewrite.holes, 2),
         "number": edit.old.isdigit(),
         "length": math.log1p(len(edit.old)),
@@ -174,12 +194,20 @@ def _evidence(edit: Edit, rewrite: Rewrite, site: Site, sites: int, distance: in
         "both sides": site.left > 0 and site.right > 0,
         "near": near >= 4,
         "very near": near >= 6,
-        "known": math.log1p(max(0, text.count(edit.new) - 1)) if edit.is_word else 0,
         "sites": math.log(sites),
         "only site": sites == 1,
         "distance": math.log1p(distance),
+        "nearest": near == best.of_rewrite,
+        "nearest and near": near == best.of_rewrite >= 4,
+        "more general": rewrite.holes > 0 and best.exact >= 4,
+        "again and near": again and near >= 4,
+        "near and sites": (near >= 5) * math.log(sites),
+        "only site and near": sites == 1 and near >= 5,
+        **{f"near {count}": near >= count for count in (3, 5, 7, 8)},
     }
-    return {f"{kind}: {name}": float(value) for name, value in evidence.items()}
+    by_kind = {f"{_kind(edit)}: {name}": evidence[name] for name in _BY_KIND}
+    named = {**evidence, **by_kind, f"{_kind(edit)}: bias": 1}
+    return {name: float(value) for name, value in named.items()}
 
 
 def _kind(edit: Edit) -> str:

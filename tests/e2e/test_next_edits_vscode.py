@@ -35,15 +35,23 @@ MARKS = ".glyph-margin-widgets [class*='ced-']"
 def window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Window]:
     with vscode(browser, extensions, tmp_path) as open_window:
         window = open_window(SOURCE, SETTINGS)
-        window.command("Preferences: Open User Settings (JSON)")
-        window.page.locator(".tab.active:has-text('settings.json')").wait_for()
-        window.press("Control+a")
-        window.page.keyboard.insert_text(json.dumps(OF_THE_USER))
-        window.press("Control+s")
-        window.until("they are saved", lambda: not window.page.locator(".tab.dirty").count())
-        window.command("View: Close Editor")
-        window.page.locator(".tab.active:has-text('storage.py')").wait_for()
+        set_for_user(window, OF_THE_USER)
         yield window
+
+
+def set_for_user(window: Window, settings: dict[str, Any]) -> None:
+    """Write the user's own settings, which VS Code keeps in the browser."""
+    window.command("Preferences: Open User Settings (JSON)")
+    window.until("it is empty", lambda: window.texts(".view-line") == ["{", "}"])
+    window.page.locator(".editor-instance .view-lines").click()
+    window.press("Control+a")
+    window.page.keyboard.insert_text(json.dumps(settings))
+    window.until("it is written", lambda: "nextEdits" in "".join(window.texts(".view-line")))
+    window.press("Control+s")
+    window.until("it is saved", lambda: not window.page.locator(".tab.dirty").count())
+    window.page.locator(".tab:has-text('storage.py')").click()
+    window.page.locator(".editor-instance .view-lines").click()
+    window.page.locator(".editor-instance .monaco-editor.focused").wait_for()
 
 
 def rename(window: Window, name: str) -> None:
@@ -82,7 +90,7 @@ def test_what_escape_dismisses_is_not_proposed_again(window: Window):
     rename(window, "breadth")
     window.until("both places are marked", lambda: marks(window) == 2)
     window.press("Escape")
-    assert (marks(window), notes(window)) == (0, [])
+    window.until("no place is marked", lambda: (marks(window), notes(window)) == (0, []))
     window.press("s", "Backspace")  # the same edit again
     window.wait(3)
     assert (marks(window), notes(window)) == (0, [])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from spd_lsp.edits.candidates import Evidence
 
-MIN_PROBABILITY = 0.65  # of what is proposed
+MIN_PROBABILITY = 0.7  # of what is proposed
 
 _WEIGHTS: Mapping[str, float] = {
     "deletion: again": 1.08, "deletion: bias": -0.51, "deletion: both sides": -0.54,

@@ -77,6 +77,7 @@ async def test_with_a_limit_places_in_other_open_documents_follow_those_of_this_
     async with session(FakeCompleter(), ON) as editor:
         await opened(editor, CALLS)
         editor.open(CALLS.replace("one =", "six ="), OTHER_URI)
+        editor.open(CALLS, "file:///work/.env.py")  # may hold secrets
         for row, version in ((0, 2), (1, 3)):
             editor.send(edit(", debug=True", row, 24 - row, 24 - row, version=version))
         # The calls of the other document are like the two that got an argument.

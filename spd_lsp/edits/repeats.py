@@ -14,6 +14,7 @@ from spd_lsp.completion.syntax.name_places import ATTRIBUTE, COMMENT, KEYWORD, N
 from spd_lsp.completion.syntax.parsing import request_name_places
 from spd_lsp.edits.candidates import Candidate, Evidence, Opened
 from spd_lsp.edits.observed import Recent
+from spd_lsp.edits.probability import RENAMED
 from spd_lsp.edits.rewrite import HOLE, Edit, Rewrite, rewrites
 from spd_lsp.edits.sites import Site, find_sites
 
@@ -131,10 +132,20 @@ def _judged(
             distance = 0 if elsewhere else abs(lines[0] - lines[1])
             evidence = _evidence(edit, rewrite, site, len(sites), distance, best[edit, rewrite])
             evidence |= {**part, **_syntax_evidence(edit, at_edit, place, at_sites)}
-            if elsewhere:
+            if not any(part.values()) and not elsewhere and _is_left(evidence):
+                evidence = {RENAMED: 1.0}
+            elif elsewhere:
                 evidence |= {f"elsewhere: {name}": evidence[name] for name in ("again", "very near", "sites")}
                 evidence[f"elsewhere: {_kind(edit)}"] = 1.0
             yield Candidate(document.name, site, evidence)
+
+
+def _is_left(evidence: Evidence) -> bool:
+    """Whether it is a use of a name whose binding was renamed, now or before."""
+    if not evidence.get("word: same role") or evidence["word: text"] or evidence["word: attribute"]:
+        return False
+    unbound = not (evidence["word: still bound"] or evidence["word: bound there"])
+    return bool(evidence["word: local"] or (evidence["again"] and evidence["word: same function"] and unbound))
 
 
 def _may_leave(place: Place | None, edit: Edit) -> bool:

@@ -1,4 +1,4 @@
-"""llama.vscode's own code asks our server, in node: its extension needs a newer VS Code than the one that tests drive.
+"""llama.vscode's own code asks our server, in node: its extension needs VS Code 1.109, and tests drive 1.100.
 
 The extension is not ours: SPD_LSP_LLAMA_VSCODE names a checkout of github.com/ggml-org/llama.vscode, in which
 `npm install --omit=dev --ignore-scripts` was run.

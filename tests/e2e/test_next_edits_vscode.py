@@ -1,4 +1,4 @@
-"""Next edits in a real VS Code: a mark in the gutter, a note in the status bar, and nothing else unless a key asks."""
+"""Next edits in a real VS Code: a mark in the gutter, a note in the status bar; the rest is up to keys."""
 
 from __future__ import annotations
 

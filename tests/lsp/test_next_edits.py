@@ -80,9 +80,9 @@ async def test_with_a_limit_places_in_other_open_documents_follow_those_of_this_
         editor.open(CALLS, "file:///work/.env.py")  # may hold secrets
         for row, version in ((0, 2), (1, 3)):
             editor.send(edit(", debug=True", row, 24 - row, 24 - row, version=version))
-        # The calls of the other document are like the two that got an argument.
+        # That call of the other document is like the one that got an argument last.
         found = (await editor.request(INLINE_EDIT, asked(3, limit=20)))["edits"]
-        assert {(one["textDocument"]["uri"], one["range"]["start"]["line"]) for one in found} == {(OTHER_URI, 0)}
+        assert {(one["textDocument"]["uri"], one["range"]["start"]["line"]) for one in found} == {(OTHER_URI, 1)}
         assert await editor.request(INLINE_EDIT, asked(3)) == {"edits": []}
         there = {"textDocument": {"uri": OTHER_URI, "version": 1}, "position": {"line": 0, "character": 0}}
         [same] = (await editor.request(INLINE_EDIT, {**there, "context": {"triggerKind": 2}}))["edits"]

@@ -188,6 +188,7 @@ def _report(outcomes: Sequence[Outcome], weights: dict[str, float] | None) -> It
     seconds = np.array([outcome.seconds for outcome in outcomes] or [0.0]) * 1000
     yield f"silent after {1 - len(loud) / max(1, len(once)):.3f} of {len(once)} changes made once"
     shown = [one for one in (outcome.shown(weights) for outcome in outcomes) if one]
-    yield f"after all changes {sum(one[0] for one in shown) / max(1, len(shown)):.3f} of {len(shown)} first proposals are right"
+    right = sum(one[0] for one in shown) / max(1, len(shown))
+    yield f"after all changes {right:.3f} of {len(shown)} first proposals are right"
     median, late = np.percentile(seconds, (50, 95))
     yield f"{median:.1f} ms of processor time in the median, {late:.1f} ms at the 95th percentile"

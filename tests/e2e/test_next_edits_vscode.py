@@ -77,7 +77,7 @@ def test_places_are_marked_and_only_keys_jump_apply_and_dismiss(window: Window):
     assert window.cursor == (0, len("def area(breadth"))
     assert window.saved() == RENAMED
     window.press("Alt+n")
-    assert window.cursor == (2, len("        return "))
+    window.until("the key has jumped", lambda: window.cursor == (2, len("        return ")))
     assert window.saved() == RENAMED
     window.press("Tab")
     window.until("it is applied, and the other place is marked", lambda: notes(window) == ["1 more to change"])

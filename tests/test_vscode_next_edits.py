@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.node import needs_node, run_node
 
@@ -24,8 +25,8 @@ class Range {
   contains(at) { return !before(at, this.start) && !before(this.end, at); }
 }
 const text = "use(width)";
-const document = { uri: "file:///a.py", version: 1, lineAt: () => ({ text }) };
-const editor = {
+const documents = ["file:///a.py", "file:///b.py"].map((uri) => ({ uri, version: 1, lineAt: () => ({ text }) }));
+const [editor, other] = documents.map((document) => ({
   document,
   selection: { active: new Position(0, 0) },
   marks: 0,
@@ -33,9 +34,9 @@ const editor = {
   revealRange() {},
   edit(change) { change({ replace: (range, text) => this.applied.push([range.start.line, text]) }); },
   applied: [],
-};
+}));
 module.exports = {
-  Position, Range, listeners, editor,
+  Position, Range, listeners, editor, other,
   Selection: class { constructor(active) { this.active = active; } },
   Uri: { parse: String },
   ThemeColor: class {},
@@ -43,46 +44,75 @@ module.exports = {
   TextEditorRevealType: {},
   commands: { executeCommand() {} },
   workspace: {
+    textDocuments: documents,
     getConfiguration: () => ({ get: () => true }),
     onDidChangeTextDocument: on("changed"),
   },
   window: {
     activeTextEditor: editor,
+    visibleTextEditors: [editor, other],
+    async showTextDocument(document) {
+      return (module.exports.window.activeTextEditor = document === editor.document ? editor : other);
+    },
     createTextEditorDecorationType: () => ({ dispose() {} }),
     setStatusBarMessage: () => ({ dispose() {} }),
     onDidChangeTextEditorSelection: on("selection"),
     onDidChangeActiveTextEditor: on("editor"),
+    onDidChangeVisibleTextEditors: on("editors"),
   },
 };
 """
 SCRIPT = """
-const { editor, listeners } = require("vscode");
+const { editor, other } = require("vscode");
 const { NextEdits } = require(sources + "/next_edits.js");
 const range = (line) => ({ start: { line, character: 4 }, end: { line, character: 9 } });
-const place = (line) => ({ range: range(line), text: "breadth" });
-const session = { isRunning: true, nextEdits: async () => [place(7), place(3)] };
+const place = (line, uri = "file:///a.py", version = 1) => (
+  { range: range(line), text: "breadth", textDocument: { uri, version } }
+);
+const answer = [place(7), place(3), ...OTHERS];
+const session = { isRunning: true, nextEdits: async () => answer };
 const edits = new NextEdits(session);
 const at = () => editor.selection.active.line;
 (async () => {
   const seen = [];
   await edits.ask();
-  seen.push(editor.marks, at());
-  edits.apply(); // not there yet
-  edits.jump();
-  seen.push(at());
-  edits.apply();
-  edits.jump();
-  seen.push(at(), editor.applied);
-  edits.dismiss();
-  seen.push(editor.marks);
-  await edits.ask();
-  seen.push(editor.marks);
+STEPS
   edits.dispose();
   console.log(JSON.stringify(seen));
 })();
 """
 
 
+def run(tmp_path: Path, steps: str, others: str = "[]") -> Any:
+    script = SCRIPT.replace("OTHERS", others).replace("STEPS", steps)
+    return run_node(tmp_path, script, modules={"vscode": VSCODE})
+
+
 def test_only_keys_move_the_cursor_and_change_the_text_and_what_is_dismissed_stays_away(tmp_path: Path):
-    seen = run_node(tmp_path, SCRIPT, modules={"vscode": VSCODE})
-    assert seen == [2, 0, 3, 7, [[3, "breadth"]], 0, 0]
+    steps = """
+  seen.push(editor.marks, at());
+  edits.apply(); // not there yet
+  await edits.jump();
+  seen.push(at());
+  edits.apply();
+  await edits.jump();
+  seen.push(at(), editor.applied);
+  edits.dismiss();
+  seen.push(editor.marks);
+  await edits.ask();
+  seen.push(editor.marks);"""
+    assert run(tmp_path, steps) == [2, 0, 3, 7, [[3, "breadth"]], 0, 0]
+
+
+def test_places_in_another_open_file_are_marked_there_and_come_after_those_of_this_one(tmp_path: Path):
+    steps = """
+  seen.push(editor.marks, other.marks, edits.found.length);
+  await edits.jump();
+  await edits.jump();
+  seen.push(at(), other.selection.active.line);
+  await edits.jump();
+  seen.push(other.selection.active.line);
+  edits.apply();
+  seen.push(other.applied, editor.applied);"""
+    others = '[place(5, "file:///b.py"), place(6, "file:///b.py", 2), place(7, "file:///closed.py")]'
+    assert run(tmp_path, steps, others) == [2, 1, 3, 7, 0, 5, [[5, "breadth"]], []]

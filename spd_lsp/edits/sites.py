@@ -14,6 +14,10 @@ from spd_lsp.edits.rewrite import END, HOLE, START, Rewrite, context, tokenize
 
 _MAX_SITES = 200  # of a rewrite in a text
 _WORD = re.compile(r"\w")
+# What keeps the time linear, whatever a file holds.
+_REACH = 400  # characters of a line on each side of a site
+_MAX_DOTS = 8  # in what a hole keeps
+_BLANKS = r"(?<![ \t])[ \t]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +55,16 @@ def _pattern(rewrite: Rewrite) -> re.Pattern[str]:
     for token in rewrite.old:
         if token[:1] == HOLE:
             name = f"h{token[1:]}"
-            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>\b\w+\b(?:\.\w+)*)")
+            parts.append(f"(?P={name})" if name in seen else rf"(?P<{name}>\b\w+\b(?:\.\w+){{0,{_MAX_DOTS}}})")
             seen.add(name)
         elif token.isspace():
-            parts.append(r"[ \t]+")
+            parts.append(_BLANKS)
         else:
             parts.append(_exactly(token))
     if parts:
         return re.compile(f"(?P<site>{''.join(parts)})")
     before, after = rewrite.edits[0].adjacent
-    left = r"(?:^[ \t]*)" if before == "\n" else r"[ \t]+" if before.isspace() else _exactly(before)
+    left = r"(?:^[ \t]*)" if before == "\n" else _BLANKS if before.isspace() else _exactly(before)
     right = "(?=$)" if after == "\n" else r"(?=[ \t])" if after.isspace() else f"(?={_exactly(after)})"
     return re.compile(f"{left}(?P<site>){right}", re.MULTILINE)
 
@@ -81,8 +85,9 @@ def _is_done(text: str, start: int, end: int, written: str) -> bool:
 def _agreement(rewrite: Rewrite, text: str, start: int, end: int) -> tuple[int, int, bool]:
     """How many tokens left and right of a site are those of an edit, and whether a word is among them."""
     line = text.rfind("\n", 0, start) + 1
-    left = context(reversed(tokenize(text[line:start])), START)
-    right = context(tokenize(text[end : text.find("\n", end) % (len(text) + 1)]), END)
+    left = context(reversed(tokenize(text[max(line, start - _REACH) : start])), START)
+    line_end = text.find("\n", end) % (len(text) + 1)
+    right = context(tokenize(text[end : min(line_end, end + _REACH)]), END)
     best = (0, 0, False)
     for edit in rewrite.edits:
         before, after = _common(left, edit.left), _common(right, edit.right)

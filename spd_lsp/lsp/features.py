@@ -179,13 +179,18 @@ async def all_drafts(ls: SpdServer, params: Any) -> list[dict[str, str]]:
 
 @_feature("textDocument/copilotInlineEdit")
 async def next_edits(ls: SpdServer, params: Any) -> dict[str, Any]:
-    """Propose places where the edit just made is wanted, too: one, or as many as `context.limit` allows."""
+    """Propose places where the edit just made is wanted, too: one, or as many as `context.limit` allows.
+
+    With a limit they may be in other documents.
+    """
     document = ls.workspace.find_document(params)
     if document is None or not ls.settings.next_edits or ls.exclusion(document):
         return {"edits": []}
     context = params.get("context")
     limit = context.get("limit") if isinstance(context, dict) else None
-    return {"edits": await ls.next_edits.edits(document, limit if isinstance(limit, int) and limit > 0 else 1)}
+    most = limit if isinstance(limit, int) and limit > 0 else None
+    others = [one for one in ls.workspace.documents if not ls.exclusion(one)]
+    return {"edits": await ls.next_edits.edits(document, others, most)}
 
 
 @_feature("spd-lsp/cursor")

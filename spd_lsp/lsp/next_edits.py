@@ -6,46 +6,90 @@ Off unless the setting `nextEdits` is on. Nothing here waits for the model.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from lsprotocol import types
 
-from spd_lsp.completion.syntax.languages import LANGUAGES
-from spd_lsp.edits.observed import Observed
+from ngram_builders.sources.language_ids import related_languages
+from spd_lsp.edits.candidates import Opened
+from spd_lsp.edits.observed import Observed, Recent
 from spd_lsp.edits.propose import Proposal, propose
 from spd_lsp.lsp.documents import LspDocument
 
 _MAX_CHARS = 200_000  # of a document
+_MAX_BESIDE = 8  # other documents in which places are looked for
 
 
 class NextEdits:
     """What was changed in each open document."""
 
     def __init__(self) -> None:
-        self.observed: dict[str, Observed] = {}
+        self.observed: dict[str, Observed] = {}  # the document that was edited last comes last
         self.running = asyncio.Lock()
 
     def see(self, documents: Sequence[LspDocument]) -> None:
         """Take in the open documents as they are now, and forget the others."""
-        seen = {}
-        for document in documents:
-            if len(document.source) <= _MAX_CHARS and not document.may_hold_secrets:
-                seen[document.uri] = self.observed.get(document.uri) or Observed(document.source)
-                seen[document.uri].see(document.source)
-        self.observed = seen
+        now = {document.uri: document for document in documents if _is_read(document)}
+        self.observed = {uri: observed for uri, observed in self.observed.items() if uri in now}
+        for uri, document in now.items():
+            if uri not in self.observed:
+                self.observed = {uri: Observed(document.source), **self.observed}
+            elif self.observed[uri].text is not document.source:
+                observed = self.observed.pop(uri)
+                observed.see(document.source)
+                self.observed[uri] = observed
 
-    async def edits(self, document: LspDocument, most: int) -> list[dict[str, Any]]:
-        """The likeliest places where the newest edit is wanted, too; none if the document changes meanwhile."""
-        observed, version = self.observed.get(document.uri), document.version
-        if observed is None:
+    async def edits(
+        self, document: LspDocument, documents: Collection[LspDocument], most: int | None
+    ) -> list[dict[str, Any]]:
+        """The likeliest places where the newest edit is wanted, too: those in the document come first.
+
+        Without a number, one in the document, which is all that some clients can show. None if something changes
+        meanwhile.
+        """
+        if document.uri not in self.observed:
             return []
         async with self.running:
-            if document.version != version:
+            opened = {one.uri: one for one in documents if one.uri in self.observed}
+            versions = [one.version for one in opened.values()]
+            edited, beside = self._edited_and_beside(opened, document)
+            found = await asyncio.to_thread(propose, self._recent(edited.name), edited, beside)
+            if [one.version for one in opened.values()] != versions:
                 return []
-            language = LANGUAGES.get(document.language_id or "")
-            found = await asyncio.to_thread(propose, observed.recent, document.source, language)
-        return [_as_edit(document, one) for one in found[:most]] if document.version == version else []
+        here = [one for one in found if one.document == document.uri]
+        elsewhere = [one for one in found if one.document != document.uri]
+        shown = here[:1] if most is None else [*here, *elsewhere][:most]
+        return [_as_edit(opened[one.document], one) for one in shown]
+
+    def _edited_and_beside(
+        self, opened: dict[str, LspDocument], asked: LspDocument
+    ) -> tuple[Opened, list[Opened]]:
+        """The document that was edited last, and others that may share its code, the one asked for first."""
+        newest, *rest = [opened[uri] for uri in reversed(self.observed) if uri in opened]
+        group = related_languages(newest.language_id or "")
+        rest.sort(key=lambda one: one is not asked)
+        alike = [one for one in rest if one.language_id in group]
+        return _opened(newest), [_opened(one) for one in alike[:_MAX_BESIDE]]
+
+    def _recent(self, uri: str) -> Recent:
+        """The edits of a document; the earlier ones of others may have been the same."""
+        now, earlier = self.observed[uri].recent
+        return Recent(now, (*earlier, *self._elsewhere(uri))) if now else Recent((), ())
+
+    def _elsewhere(self, uri: str) -> Iterator[Any]:
+        for other, observed in self.observed.items():
+            if other != uri:
+                yield from observed.recent.now
+                yield from observed.recent.earlier
+
+
+def _is_read(document: LspDocument) -> bool:
+    return len(document.source) <= _MAX_CHARS and not document.may_hold_secrets
+
+
+def _opened(document: LspDocument) -> Opened:
+    return Opened(document.uri, document.language_id or "", document.source)
 
 
 def _as_edit(document: LspDocument, proposal: Proposal) -> dict[str, Any]:

@@ -52,6 +52,16 @@ def test_parts_of_words_and_what_is_changed_already_stay(other: str):
     assert results("f(x)", "f(self.x)", other) == set()
 
 
+@pytest.mark.parametrize(
+    "text", ["a." * 100_000, " " * 200_000, "\t" * 200_000 + "a", "a " * 100_000, "((" * 100_000]
+)
+@pytest.mark.parametrize(
+    ("before", "after"), [("f(x.y)", "f(x.y=x.y)"), ("a  b", "a  c"), ("f a", "f (a"), ("a b", "a  + b")]
+)
+def test_no_file_makes_a_search_take_long(before: str, after: str, text: str):
+    assert len(results(before, after, text)) <= 1000  # would not be reached in an hour
+
+
 @given(
     st.text("ab1_ .,()=\n\"'é", max_size=40),
     st.text("ab1_ .,()=\n\"'é", max_size=40),

@@ -19,17 +19,34 @@ def git(repo: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(repo), *author, *arguments], check=True, capture_output=True)
 
 
+def commit(repo: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (repo / f"{name}.py").write_text(text)
+    git(repo, "add", ".")
+    git(repo, "commit", "-m", "a change")
+
+
 def test_the_first_change_of_a_commit_is_made_and_the_others_are_right(tmp_path: Path):
     git(tmp_path, "init")
     for text in (BEFORE, BEFORE.replace("width", "breadth"), BEFORE.replace("width", "breadth").replace("9", "8")):
-        (tmp_path / "area.py").write_text(text)
-        git(tmp_path, "add", "area.py")
-        git(tmp_path, "commit", "-m", "a change")
+        commit(tmp_path, area=text)
     once, renamed = read_examples(tmp_path, 10)
-    assert [(hunk.old, hunk.new) for hunk in once.first] == [("9", "8")] and not once.others
-    assert len(renamed.others) == 2
+    assert [(hunk.old, hunk.new) for hunk in once.first] == [("9", "8")] and not once.alike
+    assert len(renamed.alike) == 2
     outcome = measure(renamed)
-    assert outcome and outcome.places == 2 and outcome.kind == "word" and all(outcome.right)
+    assert outcome and outcome.places == 2 and outcome.kind == "word" and not outcome.elsewhere
+    assert outcome.right and all(outcome.right)
+
+
+def test_changes_of_other_files_in_the_same_commit_are_right_too(tmp_path: Path):
+    git(tmp_path, "init")
+    calls = {"first": "shape = area(width, height)\n", "second": "other = 1\nshape = area(width, height)\n"}
+    commit(tmp_path, **calls)
+    commit(tmp_path, **{name: text.replace("height)", "height, debug=True)") for name, text in calls.items()})
+    [example] = read_examples(tmp_path, 1)
+    assert {number for number, _ in example.alike} == {1}
+    outcome = measure(example)
+    assert outcome and outcome.elsewhere and outcome.right == [True] * len(outcome.right) != []
 
 
 def test_a_folder_without_history_is_named(tmp_path: Path):

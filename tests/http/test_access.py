@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ from spd_lsp.http.access import parse_address, token_in
 from spd_lsp.http.app import MAX_BODY_BYTES
 from tests.http.http_server import HttpServer, run_server
 from tests.lsp.lsp_client import until
-from tests.processes import TIMEOUT
+from tests.processes import TIMEOUT, wait_until
 from tests.test_deep_json import DEEP, nested
 
 ASKED = json.dumps({"prompt": "import argparse\nparser = argparse.", "language": "python"})
@@ -141,6 +145,41 @@ def test_the_token_is_kept_where_only_its_user_can_read_it(tmp_path: Path):
     file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="cannot use the token"):
         token_in(tmp_path / "data")
+
+
+def test_a_thousand_connections_leave_the_server_to_those_that_follow(server: HttpServer):
+    with ExitStack() as held:
+        for number in range(1000):
+            one = socket.create_connection(("127.0.0.1", server.port), TIMEOUT)
+            if number < 2 * serve.MAX_CONNECTIONS:
+                held.callback(one.close)
+            else:  # a process may have 1,024 files
+                one.close()
+    wait_until("others are served again", lambda: is_healthy(server))
+    assert server.post("/infill", **json.loads(ASKED))["content"]
+
+
+def is_healthy(server: HttpServer) -> bool:
+    try:
+        return server.request("GET", "/health")[0] == 200
+    except OSError:
+        return False
+
+
+# Whoever may write to a socket can connect to it.
+READ_OR_CONNECT = 'cat "$0" >/dev/null 2>&1 || test -w "$1"'
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_reaches_neither_the_token_nor_the_unix_socket():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # everybody can get here
+        path = folder / "private" / "http.sock"
+        with run_server(folder, "--model", "none", address=f"unix:{path}") as server:
+            command = ["sh", "-c", READ_OR_CONNECT, str(server.token_file), str(path)]
+            assert subprocess.run(command).returncode == 0
+            assert subprocess.run(command, user="nobody", cwd="/").returncode != 0
 
 
 async def answer_at_length(scope: Any, receive: Any, send: Any) -> None:

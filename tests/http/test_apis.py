@@ -141,7 +141,6 @@ def test_the_openai_package_gets_choices_probabilities_and_a_stream(server: Http
 
 
 def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(server: HttpServer):
-    """Zed writes a prompt in a model's own tokens."""
     before, after = "total = add(first, ", ")\n"
     asked = {"path": "sum.py", "n": 3, "max_tokens": 8}
     plain = server.post("/v1/completions", prompt=before, suffix=after, **asked)["choices"]
@@ -150,6 +149,37 @@ def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(ser
         one["text"] for one in plain
     ]
     assert not any(one["text"].endswith(")") for one in plain[:1])
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "stop"),
+    [
+        (
+            "qwen2.5-coder:3b",
+            "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>",
+            ["<|endoftext|>", "<|fim_prefix|>"],
+        ),
+        ("starcoder2", "<fim_prefix>{}<fim_suffix>{}<fim_middle>", ["<|endoftext|>", "<fim_prefix>"]),
+    ],
+)
+def test_zed_s_open_ai_compatible_api_gets_a_text_for_the_request_that_it_writes(
+    server: HttpServer, model: str, prompt: str, stop: list[str]
+):
+    """`fim.rs` and `open_ai_compatible.rs` in `crates/edit_prediction` of zed-industries/zed, read in August 2026.
+
+    It names no file, and reads every field of the answer with a type: an absent one would be an error.
+    """
+    before, after = ABOVE + MAIN.partition("ArgumentParser")[0], MAIN.partition("ArgumentParser()")[2]
+    stop = [*stop, *(token.replace("prefix", part) for token in stop[1:] for part in ("middle", "suffix"))]
+    body = {"model": model, "prompt": prompt.format(before, after), "max_tokens": 64, "stop": stop}
+    status, text = server.request("POST", "/v1/completions", json.dumps(body))
+    assert status == 200
+    answer = json.loads(text)
+    types = {"id": str, "object": str, "created": int, "model": str, "choices": list, "usage": dict}
+    assert {name: type(answer[name]) for name in types} == types
+    assert all(type(answer["usage"][f"{what}_tokens"]) is int for what in ("prompt", "completion", "total"))
+    [choice] = answer["choices"]
+    assert choice["text"].startswith("ArgumentParser(") and choice["finish_reason"] in ("stop", "length")
 
 
 def test_curl_reaches_a_unix_socket(tmp_path: Path):

@@ -67,6 +67,28 @@ async def test_an_edit_that_is_undone_is_proposed_nowhere():
         assert await editor.request(INLINE_EDIT, asked(10)) == {"edits": []}
 
 
+OTHER_URI = "file:///work/uses.py"
+CALLS = """one = area(width, height)
+two = area(width, depth)
+"""
+
+
+async def test_with_a_limit_places_in_other_open_documents_follow_those_of_this_one():
+    async with session(FakeCompleter(), ON) as editor:
+        await opened(editor, CALLS)
+        editor.open(CALLS.replace("one =", "six ="), OTHER_URI)
+        editor.open(CALLS, "file:///work/.env.py")  # may hold secrets
+        for row, version in ((0, 2), (1, 3)):
+            editor.send(edit(", debug=True", row, 24 - row, 24 - row, version=version))
+        # That call of the other document is like the one that got an argument last.
+        found = (await editor.request(INLINE_EDIT, asked(3, limit=20)))["edits"]
+        assert {(one["textDocument"]["uri"], one["range"]["start"]["line"]) for one in found} == {(OTHER_URI, 1)}
+        assert await editor.request(INLINE_EDIT, asked(3)) == {"edits": []}
+        there = {"textDocument": {"uri": OTHER_URI, "version": 1}, "position": {"line": 0, "character": 0}}
+        [same] = (await editor.request(INLINE_EDIT, {**there, "context": {"triggerKind": 2}}))["edits"]
+        assert same["textDocument"] == {"uri": OTHER_URI, "version": 1}
+
+
 @pytest.mark.parametrize(
     "params", [None, {}, {"textDocument": {"uri": 3}}, {"textDocument": {"uri": URI}, "context": 3}]
 )

@@ -1,5 +1,5 @@
-// Next edits: the places where the change that was just made is wanted, too. They get a mark in the gutter; only keys
-// move the cursor to one, apply it or dismiss it.
+// Next edits: the places where the change that was just made is wanted, too, also in other open files. They get a mark in
+// the gutter; only keys move the cursor to one, apply it or dismiss it.
 "use strict";
 
 const vscode = require("vscode");
@@ -12,7 +12,7 @@ const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circl
 class NextEdits {
   constructor(session) {
     this.session = session;
-    this.found = []; // `{ range, text }`, in the order of the document
+    this.found = []; // `{ document, version, range, text }`, in the order of the documents
     this.dismissed = new Set();
     this.mark = vscode.window.createTextEditorDecorationType({
       gutterIconPath: vscode.Uri.parse(`data:image/svg+xml;utf8,${encodeURIComponent(ICON)}`),
@@ -22,7 +22,8 @@ class NextEdits {
       this.mark,
       vscode.workspace.onDidChangeTextDocument((event) => this.changed(event)),
       vscode.window.onDidChangeTextEditorSelection(() => this.setContext()),
-      vscode.window.onDidChangeActiveTextEditor(() => this.show([])),
+      vscode.window.onDidChangeVisibleTextEditors(() => this.show(this.found)),
+      vscode.window.onDidChangeActiveTextEditor(() => this.setContext()),
     ];
   }
 
@@ -53,36 +54,47 @@ class NextEdits {
     const { version } = document;
     const edits = await this.session.nextEdits(editor, MOST);
     if (document.version === version && vscode.window.activeTextEditor === editor) {
-      const places = edits.map(({ range: { start, end }, text }) => ({
-        range: new vscode.Range(start.line, start.character, end.line, end.character),
-        text,
-      }));
-      const wanted = places.filter((place) => !this.dismissed.has(this.key(document, place)));
-      this.show(wanted.sort((a, b) => a.range.start.compareTo(b.range.start)));
+      const places = edits.map((edit) => this.place(edit)).filter(Boolean);
+      const wanted = places.filter((place) => !this.dismissed.has(this.key(place)));
+      const rank = (place) => (place.document === document ? "" : place.document.uri.toString());
+      const byPlace = (a, b) => rank(a).localeCompare(rank(b)) || a.range.start.compareTo(b.range.start);
+      this.show(wanted.sort(byPlace));
     }
   }
 
+  /** A place in an open document, unless that has changed. */
+  place({ textDocument: { uri, version }, range: { start, end }, text }) {
+    const document = vscode.workspace.textDocuments.find((one) => one.uri.toString() === vscode.Uri.parse(uri).toString());
+    const range = new vscode.Range(start.line, start.character, end.line, end.character);
+    return document?.version === version ? { document, version, range, text } : undefined;
+  }
+
   /** What is dismissed for good: this text in a line like this. */
-  key(document, { range, text }) {
+  key({ document, range, text }) {
     return [document.uri, document.lineAt(range.start.line).text, range.start.character, text].join("\n");
   }
 
   show(found) {
-    this.found = found;
-    const options = found.map(({ range, text }) => ({
-      range,
-      hoverMessage: new vscode.MarkdownString().appendCodeblock(text || "(delete)"),
-    }));
-    vscode.window.activeTextEditor?.setDecorations(this.mark, options);
+    this.found = found.filter(({ document, version }) => document.version === version);
+    vscode.window.visibleTextEditors.forEach((editor) => {
+      const here = this.found.filter(({ document }) => document === editor.document);
+      const options = here.map(({ range, text }) => ({
+        range,
+        hoverMessage: new vscode.MarkdownString().appendCodeblock(text || "(delete)"),
+      }));
+      editor.setDecorations(this.mark, options);
+    });
     this.message?.dispose();
-    this.message = found.length ? vscode.window.setStatusBarMessage(`$(edit) ${found.length} more to change`) : undefined;
+    const total = this.found.length;
+    this.message = total ? vscode.window.setStatusBarMessage(`$(edit) ${total} more to change`) : undefined;
     this.setContext();
   }
 
   /** The place that the cursor touches. */
   get current() {
-    const cursor = vscode.window.activeTextEditor?.selection.active;
-    return cursor && this.found.find(({ range }) => range.contains(cursor));
+    const editor = vscode.window.activeTextEditor;
+    const cursor = editor?.selection.active;
+    return this.found.find(({ document, range }) => document === editor?.document && range.contains(cursor));
   }
 
   setContext() {
@@ -90,12 +102,14 @@ class NextEdits {
     vscode.commands.executeCommand("setContext", "spd-lsp.atNextEdit", this.current !== undefined);
   }
 
-  /** Move the cursor to the next place below it, or to the first one. */
-  jump() {
-    const editor = vscode.window.activeTextEditor;
-    const cursor = editor?.selection.active;
-    const next = this.found.find(({ range }) => range.start.isAfter(cursor)) ?? this.found[0];
+  /** Move the cursor to the next place below it, to the first one of another file, or to the first one of this file. */
+  async jump() {
+    const active = vscode.window.activeTextEditor;
+    const here = this.found.filter(({ document }) => document === active?.document);
+    const elsewhere = this.found.find(({ document }) => document !== active?.document);
+    const next = here.find(({ range }) => range.start.isAfter(active.selection.active)) ?? elsewhere ?? here[0];
     if (next) {
+      const editor = next.document === active?.document ? active : await vscode.window.showTextDocument(next.document);
       editor.selection = new vscode.Selection(next.range.start, next.range.start);
       editor.revealRange(next.range, vscode.TextEditorRevealType.InCenterIfOutsideViewport);
       this.setContext();
@@ -109,8 +123,7 @@ class NextEdits {
   }
 
   dismiss() {
-    const document = vscode.window.activeTextEditor?.document;
-    this.found.forEach((place) => this.dismissed.add(this.key(document, place)));
+    this.found.forEach((place) => this.dismissed.add(this.key(place)));
     this.show([]);
   }
 

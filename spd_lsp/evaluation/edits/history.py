@@ -1,12 +1,13 @@
-"""What was changed together in a repository's history: the repeated changes of a file, and those made once.
+"""What was changed together in a repository's history: the repeated changes of a commit, and those made once.
 
-In: a repository with git history. Out: examples: a file before a commit, one change of it, and the others like it.
+In: a repository with git history. Out: examples: files before a commit, one change, and the others like it.
 Git only lists and prints stored objects, so that nothing that a repository's configuration names is run.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,21 +15,24 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from spd_lsp.edits.rewrite import token_hunks, tokenize
 
 _LANGUAGES = ("python", "typescript", "typescriptreact", "javascript", "go")
 _MAX_FILE = 100_000  # bytes
 _MAX_BLOCK = 40  # lines that were replaced as one
 _MAX_HUNKS = 80  # of a file; more were not made by hand
+_MAX_BESIDE = 8  # files that are open, too
 _ONCE_PER_FILE = 3
 _ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
+_COMMIT = "commit"
+_GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
 
 
-@dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(NamedTuple):
     """What is replaced at an offset of the text before."""
 
     start: int
@@ -37,39 +41,73 @@ class Hunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A file before a commit, the line that is changed first, and where others were changed like it, if any."""
+class File:
+    """A file before a commit, and what the commit changes in it, by line."""
 
-    repository: str
+    name: str
     language: str
     before: str
+    lines: tuple[tuple[Hunk, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The file that is changed first, the files that are open beside it, and which changes are like the first."""
+
+    repository: str
+    files: tuple[File, ...]  # the first is changed first
     first: tuple[Hunk, ...]
-    others: tuple[Hunk, ...]  # on other lines
-    lines: tuple[tuple[Hunk, ...], ...]  # all changes
+    alike: frozenset[tuple[int, tuple[Hunk, ...]]]  # with the number of the file
+
+
+class _Change(NamedTuple):
+    """A file's path, and its texts before and after a commit, by name."""
+
+    path: str
+    language: str
+    before: str
+    after: str
 
 
 def read_examples(repo: Path, most: int) -> Iterator[Example]:
     """The examples of a repository, newest first, from at most so many commits."""
-    options = (
-        "--no-merges",
-        "--format=",
-        "--raw",
-        "--no-abbrev",
-        "--no-renames",
-        "--diff-filter=M",
-        "--no-show-signature",
-    )
-    listing = _git(repo, "log", f"--max-count={most}", *options)
-    changes = []
+    commits = _read_commits(repo, most)
+    names = [name for commit in commits for change in commit for name in (change.before, change.after)]
+    texts = dict(zip(names, _read_blobs(repo, names), strict=True))
+    for number, commit in enumerate(commits):
+        files = [_file(change, texts) for change in commit]
+        changed = [one for one in files if one.lines]
+        earlier = {change.path: change for older in reversed(commits[number + 1 :]) for change in older}
+        rest = [File(one.path, one.language, texts[one.after]) for one in list(earlier.values())[::-1][:30]]
+        known = {one.name for one in changed}
+        yield from _examples(str(repo), changed, [one for one in rest if one.name not in known and one.before])
+
+
+def _read_commits(repo: Path, most: int) -> list[list[_Change]]:
+    """The files that each commit changes, newest first."""
+    listed = ("--raw", "--no-abbrev", "--no-renames", "--diff-filter=M", "--no-show-signature")
+    listing = _git(repo, "log", f"--max-count={most}", "--no-merges", f"--format=tformat:{_COMMIT}", *listed)
+    commits: list[list[_Change]] = []
     for line in listing.decode("utf-8", "replace").splitlines():
         fields, _, path = line.partition("\t")
-        if (language := LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:])) in _LANGUAGES:
-            changes.append((language, *fields.split()[2:4]))
-    blobs = _read_blobs(repo, [blob for _, *both in changes for blob in both])
-    for number, (language, *_) in enumerate(changes):
-        before, after = blobs[2 * number : 2 * number + 2]
-        if before and after:
-            yield from _examples(str(repo), language, before, after)
+        if line == _COMMIT:
+            commits.append([])
+        elif (
+            not _GENERATED.search(path)
+            and (language := LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:])) in _LANGUAGES
+        ):
+            commits[-1].append(_Change(path, language, *fields.split()[2:4]))
+    return commits
+
+
+def _file(change: _Change, texts: dict[str, str]) -> File:
+    """A file with its changes, without any if there are more than a person makes."""
+    before, after = texts[change.before], texts[change.after]
+    lines: dict[int, list[Hunk]] = defaultdict(list)
+    hunks = list(_hunks(before, after)) if before and after else []
+    for hunk in hunks if len(hunks) <= _MAX_HUNKS else ():
+        lines[before.rfind("\n", 0, hunk.start)].append(hunk)
+    return File(change.path, change.language, before, tuple(map(tuple, lines.values())))
 
 
 def _git(repo: Path, *arguments: str, told: bytes = b"") -> bytes:
@@ -101,28 +139,30 @@ def _read_blobs(repo: Path, names: Sequence[str]) -> list[str]:
     return texts
 
 
-def _examples(repository: str, language: str, before: str, after: str) -> Iterator[Example]:
-    hunks = tuple(_hunks(before, after))
-    if not 0 < len(hunks) <= _MAX_HUNKS:
-        return
-    lines: dict[int, list[Hunk]] = defaultdict(list)
-    alike: dict[tuple[str, str], set[int]] = defaultdict(set)  # lines
-    for hunk in hunks:
-        line = before.rfind("\n", 0, hunk.start)
-        lines[line].append(hunk)
-        for key in {(hunk.old, hunk.new), _general(hunk)}:
-            alike[key].add(line)
-    every = tuple(map(tuple, lines.values()))
-    shown: set[int] = set()
-    once = 0
-    for line, first in lines.items():
-        keys = {key for hunk in first for key in ((hunk.old, hunk.new), _general(hunk))}
-        at = set().union(*(alike[key] for key in keys)) - {line}
-        others = tuple(h for o in sorted(at) for h in lines[o] if {(h.old, h.new), _general(h)} & keys)
-        once += not others
-        if line not in shown and (others or once <= _ONCE_PER_FILE):
-            yield Example(repository, language, before, tuple(first), others, every)
-        shown |= at
+def _examples(repository: str, changed: Sequence[File], others: Sequence[File]) -> Iterator[Example]:
+    shown: set[tuple[str, tuple[Hunk, ...]]] = set()
+    for file in changed:
+        group = related_languages(file.language)
+        beside = [one for one in (*changed, *others) if one is not file and one.language in group]
+        files = (file, *beside[:_MAX_BESIDE])
+        once = 0
+        for first in file.lines:
+            keys = _keys(first)
+            alike = frozenset(
+                (number, line)
+                for number, one in enumerate(files)
+                for line in one.lines
+                if (number or line != first) and keys & _keys(line)
+            )
+            once += not alike
+            if (file.name, first) not in shown and (alike or once <= _ONCE_PER_FILE):
+                yield Example(repository, files, first, alike)
+            shown |= {(files[number].name, line) for number, line in alike}
+
+
+def _keys(line: Sequence[Hunk]) -> set[tuple[str, str]]:
+    """What changes that are alike share."""
+    return {key for hunk in line for key in ((hunk.old, hunk.new), _general(hunk))}
 
 
 def _general(hunk: Hunk) -> tuple[str, str]:

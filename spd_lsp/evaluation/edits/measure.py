@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from pathlib import Path
@@ -16,15 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.parsing import PARSER_POOL
+from spd_lsp.edits.candidates import Opened
 from spd_lsp.edits.observed import Observed
 from spd_lsp.edits.probability import MIN_PROBABILITY, probability_of
-from spd_lsp.edits.propose import candidates
+from spd_lsp.edits.repeats import repeats
 from spd_lsp.edits.rewrite import Edit
 from spd_lsp.evaluation.calibration import fit_logistic
 from spd_lsp.evaluation.edits.history import Example, Hunk, read_examples
 
-_PENALTY = 0.3  # on squared weights
+_PENALTY = 1.0  # on squared weights
 
 
 @dataclass(slots=True)
@@ -34,14 +35,15 @@ class Outcome:
     repository: str
     kind: str
     places: int  # where the author made the same change
+    elsewhere: bool  # only in other files
     evidence: list[dict[str, float]] = field(default_factory=list)  # of each candidate
     right: list[bool] = field(default_factory=list)
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    seconds: float = 0.0
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    seconds: float = 0.0  # of processor time
 
     def shown(self, weights: dict[str, float] | None) -> list[bool]:
         """Of what is proposed, best first, whether each is right."""
-        best: dict[tuple[int, int], tuple[float, bool]] = {}
+        best: dict[tuple[str, int, int], tuple[float, bool]] = {}
         for evidence, right, span in zip(self.evidence, self.right, self.spans, strict=True):
             found = probability_of(evidence, weights) if weights else probability_of(evidence), right
             best[span] = max(found, best.get(span, (0.0, False)))
@@ -50,25 +52,51 @@ class Outcome:
 
 def measure(example: Example, changes: int = 1) -> Outcome | None:
     """Change the first line, or the first ones, and see what is proposed."""
-    alike = [line for line in example.lines if set(line) & set(example.others)]
-    observed, made = Observed(example.before), list[Hunk]()
-    for line in (example.first, *alike[: changes - 1]):
+    edited = example.files[0]
+    here = [line for line in edited.lines if (0, line) in example.alike]
+    if changes > 1 + len(here):
+        return None
+    observed, made = Observed(edited.before), list[Hunk]()
+    for line in (example.first, *here[: changes - 1]):
         observed.see(_changed(observed.text, line, made))
         made += line
-    text, recent = observed.text, observed.recent
-    if not recent.now:
+    if not observed.recent.now:
         return None
-    rest = [line for line in example.lines if not set(line) & set(made)]
-    wanted = {result for line in rest for result in _results(text, line, made)}
-    outcome = Outcome(example.repository, _kind(recent.now), sum(not set(line) & set(made) for line in alike))
-    started = time.perf_counter()
-    found = list(candidates(recent, text, LANGUAGES.get(example.language)))
-    outcome.seconds = time.perf_counter() - started
-    for site, evidence in found:
+    texts = {file.name: observed.text if file is edited else file.before for file in example.files}
+    opened = [Opened(file.name, file.language, texts[file.name]) for file in example.files]
+    started = _processor_seconds()
+    found = list(repeats(observed.recent, opened[0], opened[1:]))
+    seconds = _processor_seconds() - started
+    wanted = set(_wanted(example, texts, made))
+    places = len(example.alike) + 1 - changes
+    elsewhere = len(here) < changes
+    outcome = Outcome(example.repository, _kind(observed.recent.now), places, elsewhere, seconds=max(0.0, seconds))
+    for document, site, evidence in found:
+        text = texts[document]
         outcome.evidence.append(evidence)
-        outcome.right.append(_line(text, site.start, text[: site.start] + site.text + text[site.end :]) in wanted)
-        outcome.spans.append((site.start, site.end))
+        changed = text[: site.start] + site.text + text[site.end :]
+        outcome.right.append((document, *_line(text, site.start, changed)) in wanted)
+        outcome.spans.append((document, site.start, site.end))
     return outcome
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those that parse for it."""
+    total = time.process_time()
+    for process in PARSER_POOL.idle:
+        status = Path(f"/proc/{process.pid}/schedstat")
+        total += int(status.read_text().split()[0]) / 1e9 if status.exists() else 0.0
+    return total
+
+
+def _wanted(example: Example, texts: Mapping[str, str], made: Sequence[Hunk]) -> Iterator[tuple[str, int, str]]:
+    """What the author's other changes make of their lines."""
+    for number, file in enumerate(example.files):
+        already = made if number == 0 else ()
+        for line in file.lines:
+            if not set(line) & set(already):
+                for start, result in _results(texts[file.name], line, already):
+                    yield file.name, start, result
 
 
 def _changed(text: str, hunks: Iterable[Hunk], made: Sequence[Hunk]) -> str:
@@ -132,7 +160,7 @@ def describe_edits(repos: Sequence[Path], commits: int, *, fit: bool) -> Iterato
 
 def _outcomes(examples: Iterable[Example], changes: int = 1) -> list[Outcome]:
     """Those of examples with more places than were changed, or with none if one was."""
-    found = (measure(example, changes) for example in examples if changes == 1 or example.others)
+    found = (measure(example, changes) for example in examples if changes == 1 or example.alike)
     return [one for one in found if one and (changes == 1 or one.places)]
 
 
@@ -140,7 +168,7 @@ def _report(outcomes: Sequence[Outcome], weights: dict[str, float] | None) -> It
     """The figures of all kinds."""
     kinds = defaultdict(list)
     for outcome in outcomes:
-        for kind in ("all", outcome.kind):
+        for kind in ("all", outcome.kind, *(["elsewhere"] if outcome.elsewhere else [])):
             kinds[kind].append(outcome)
     yield f"{'':10} cases  shown  precision  recall  right in 3  places found"
     for kind, of_kind in sorted(kinds.items()):
@@ -159,4 +187,8 @@ def _report(outcomes: Sequence[Outcome], weights: dict[str, float] | None) -> It
     loud = [one for one in (outcome.shown(weights) for outcome in once) if one]
     seconds = np.array([outcome.seconds for outcome in outcomes] or [0.0]) * 1000
     yield f"silent after {1 - len(loud) / max(1, len(once)):.3f} of {len(once)} changes made once"
-    yield f"{np.median(seconds):.1f} ms in the median, {np.percentile(seconds, 95):.1f} ms at the 95th percentile"
+    shown = [one for one in (outcome.shown(weights) for outcome in outcomes) if one]
+    right = sum(one[0] for one in shown) / max(1, len(shown))
+    yield f"after all changes {right:.3f} of {len(shown)} first proposals are right"
+    median, late = np.percentile(seconds, (50, 95))
+    yield f"{median:.1f} ms of processor time in the median, {late:.1f} ms at the 95th percentile"

@@ -128,6 +128,13 @@ def test_a_file_that_is_no_model_is_refused_after_its_download(hub: Hub):
     assert got.exit_code == 1 and got.stderr.startswith("Error: ") and "Traceback" not in got.output
 
 
+def test_an_unknown_name_is_answered_with_those_that_are_recommended():
+    got = run("get", "qwen2.5-coder")
+    assert got.exit_code == 1
+    assert got.stderr.startswith("Error: there is no recommended model 'qwen2.5-coder'; there are\n")
+    assert all(f"  {row.name}\n" in got.stderr for row in read_table())
+
+
 def test_of_a_repository_with_several_files_one_has_to_be_chosen(hub: Hub):
     got = run("get", "me/coder-GGUF")
     assert got.exit_code == 1

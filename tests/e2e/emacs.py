@@ -21,7 +21,9 @@ from tests.processes import wait_until
 
 EMACS = shutil.which("emacs")
 RECIPE = Path(__file__).parents[2] / "editors" / "emacs" / "spd-lsp.el"
-NEWER = FOLDER / "prefix" / "usr" / "share" / "emacs" / "site-lisp" / "elpa-src"  # packages that Debian's Emacs lacks
+NEWER = (
+    FOLDER / "prefix" / "usr" / "share" / "emacs" / "site-lisp" / "elpa-src"
+)  # packages that Debian's Emacs lacks
 
 INIT = """
 (setq make-backup-files nil auto-save-default nil create-lockfiles nil inhibit-startup-screen t)
@@ -87,7 +89,7 @@ class Emacs(Terminal):
         return int(line) - 1, int(column)
 
     def evaluates(self, expression: str, result: str) -> bool:
-        """Return whether an expression has this result; an error is none. Numbered: an old answer is not taken for it."""
+        """Return whether an expression has this result; an error is none. Numbered, so that an old answer is not its."""
         self._asked += 1
         self.type(f"\x1b:(list {self._asked} (ignore-errors {expression}))\r")
         wait_until("Emacs answers", lambda: self.shows(f"({self._asked} "))

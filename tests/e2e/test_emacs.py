@@ -163,7 +163,9 @@ def test_lsp_mode_shows_ghost_text_and_tab_accepts_it(tmp_path: Path, monkeypatc
         editor.type("\x1b>.")  # at the end of the buffer
         wait_until("drafts are offered", lambda: editor.shows("Completion 1/"))
         editor.type("\x0c")  # have it drawn: what a timer did, Emacs 28 draws with the next key only
-        (draft,) = wait_until("the first is shown", lambda: re.findall(r"json(\.\w.*\S)", editor.text) or editor.wait(0.1))
+        (draft,) = wait_until(
+            "the first is shown", lambda: re.findall(r"json(\.\w.*\S)", editor.text) or editor.wait(0.1)
+        )
         editor.press("Tab")
         editor.save()
         assert file.read_text() == f"{text}{draft}\n"

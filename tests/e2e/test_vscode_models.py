@@ -52,6 +52,9 @@ def test_a_model_of_this_machine_is_chosen_and_a_broken_one_leaves_it(
         (error,) = window.until("the reason is shown", window.errors)
         assert "broken-q4_0.gguf" in error
         completes_with(window, "hf:me/coder-GGUF:q8_0")
+        window.choose("Open the settings")  # of the machine: this is a remote window
+        window.page.locator(".settings-editor .setting-item-label", has_text="Model").first.wait_for()
+        window.page.screenshot(path=str(tmp_path / "settings.png"))
 
 
 def test_a_recommended_model_is_fetched_once_it_is_not_cancelled(browser: Any, extensions: Path, tmp_path: Path):

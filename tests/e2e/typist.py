@@ -60,7 +60,7 @@ def main(argv):
 if __name__ == "__main__":
     main(os.sys.argv)
 """
-_SHORT = "".join(_LINES.splitlines(keepends=True)[:22])
+_SHORT = "".join(_LINES.splitlines(keepends=True)[:17])
 IS_FULL = os.environ.get("SPD_LSP_TYPING") == "full"  # all lines in all cases: half an hour
 CODE = _LINES if IS_FULL else _SHORT
 

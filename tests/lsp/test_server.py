@@ -144,6 +144,7 @@ async def test_what_is_left_of_the_first_draft_does_not_wait_for_a_slow_model_wh
         await until(lambda: fake.answered == 2)
         editor.send(edit("n", 0, 5, 5, version=3))
         assert texts(await editor.request(COMPLETION, at(0, 6, 3))) == ["once(y)", "only"]
+        fake.turns.release(9)
 
 
 async def test_the_status_says_how_long_the_model_takes_if_nobody_waited_for_it():

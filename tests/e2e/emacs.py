@@ -22,7 +22,7 @@ from tests.processes import wait_until
 EMACS = shutil.which("emacs")
 _PATIENCE = 50  # tenths of a second until it is asked again
 RECIPE = Path(__file__).parents[2] / "editors" / "emacs" / "spd-lsp.el"
-NEWER = FOLDER / "prefix" / "usr" / "share" / "emacs" / "site-lisp" / "elpa-src"  # packages that Debian's Emacs lacks
+NEWER = FOLDER / "prefix" / "usr" / "share" / "emacs" / "site-lisp" / "elpa-src"  # packages of a newer release
 
 INIT = """
 (setq make-backup-files nil auto-save-default nil create-lockfiles nil inhibit-startup-screen t)

@@ -155,18 +155,6 @@ def _mix(values: U64) -> U64:
     return values
 
 
-def hash_contexts(latest_first: Ints, vocab_size: int) -> U64:
-    """Hash the contexts of 1, 2, 3 ... tokens that end at one position: [..., L] ids, nearest first -> [..., L].
-
-    The hashes are those of counting; contexts that contain an id of -1 mean nothing.
-    """
-    weighted = latest_first.astype(np.uint64) + np.uint64(1)
-    weighted *= _MULTIPLIERS[: latest_first.shape[-1]]
-    sums: U64 = np.cumsum(weighted, axis=-1, dtype=np.uint64)
-    hashes: U64 = _mix(sums) >> np.uint64(64 - hash_bits(vocab_size))
-    return hashes
-
-
 def _run_of(records: U64) -> Run:
     """Sort and count records."""
     records.sort()

@@ -1,49 +1,28 @@
-"""Files that are written completely or not at all; the names of unfinished ones say who writes them, and where.
-
-Process ids mean something only where they were given: other machines and containers that share a folder have
-their own.
-"""
+"""Files that are written completely or not at all, those that were not finished end in `.tmp`; and files read."""
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import os
-import platform
-import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from ngram_builders.errors import UserError
 
-_PATTERN = re.compile(r"\..*\.(?:([0-9a-f]{8})-)?(\d+)-[0-9a-f]+\.tmp")
+_CHUNK_BYTES = 1 << 20
+SCRATCH_PATTERN = ".*.tmp"
+_REMEDIES = {
+    errno.ENOSPC: "free space there",
+    errno.EDQUOT: "free space there",
+    errno.EFBIG: "raise the limit for one file (`ulimit -f`, or the file system's own)",
+}
 
 
 def scratch_path(file: Path) -> Path:
     """A new name beside a file that this process will write and then rename."""
-    return file.with_name(f".{file.name}.{_place()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
-def read_writer(name: str) -> int | None:
-    """The process that writes an unfinished file, 0 if it may run elsewhere; None if the name is none of these."""
-    match = _PATTERN.fullmatch(name)
-    if match is None:
-        return None
-    return int(match[2]) if match[1] == _place() else 0
-
-
-@cache
-def _place() -> str:
-    """A digest of the running system and of the container, within which process ids are unique."""
-    facts = [platform.node()]
-    try:
-        facts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
-        facts.append(str(Path("/proc/self/ns/pid").stat().st_ino))
-    except OSError:
-        pass  # not Linux: there the name has to do
-    return hashlib.blake2b("\0".join(facts).encode(), digest_size=4).hexdigest()
+    return file.with_name(f".{file.name}.{secrets.token_hex(8)}.tmp")
 
 
 def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -65,9 +44,19 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     _sync_folder(path.parent)
 
 
-def write_error(path: Path, error: OSError) -> UserError:
-    """The error for a file that the system does not let us write."""
-    return UserError(f"cannot write {path}: {error.strerror or error}; free space there or choose another folder")
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """Yield a file's bytes, a piece at a time."""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def write_error(
+    place: object, error: OSError, remedy: str = "make it writable or choose another folder"
+) -> UserError:
+    """The error for what the system does not let us write."""
+    remedy = _REMEDIES.get(error.errno or 0, remedy)
+    return UserError(f"cannot write {place}: {error.strerror or error}; {remedy}, and run the same command again")
 
 
 def _sync_folder(folder: Path) -> None:

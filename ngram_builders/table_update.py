@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -38,9 +36,6 @@ from ngram_builders.table.suffix_array import SuffixArray, build_suffix_array
 
 _SAMPLE_BATCH = 16  # texts loaded at once, where few are needed
 _MAX_SEARCHED_TOKENS = 2**23  # of a table that holds its texts; sorting them takes 35 bytes of memory for each
-_BYTES_PER_TOKEN = 70  # on disk while a table is made: spilled counts, sections, and the table
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_AGAIN = "and run the same command again, which continues from here"
 
 
 def keeps_texts(tokens: int, min_count: Collection[int], min_files: int = 1) -> bool:
@@ -110,9 +105,8 @@ class TableUpdate:
     def _write_segment(self, path: Path, base: TableSummary, before: Files) -> TableSummary:
         """Write what changed since the base of the table to a path, and summarize both."""
         change = change_between(texts_of(before), self.task.digests)
-        with self._explain_full_disk(path.parent, change.digests):
-            texts = self._sort_texts(change.added) if self._keeps_texts else None
-            segment = write_counted_table(path, self.task, self.cache, self.report, texts, change)
+        texts = self._sort_texts(change.added) if self._keeps_texts else None
+        segment = write_counted_table(path, self.task, self.cache, self.report, texts, change)
         self.cache.record_files(table_name(path), record_of(before, self.task.files))
         return replace(
             base,
@@ -153,9 +147,8 @@ class TableUpdate:
 
     def _write(self, path: Path) -> TableSummary:
         """Write the table to a path, and record what it was made of."""
-        with self._explain_full_disk(path.parent, self.task.digests):
-            texts = self._sort_texts(sorted(self.task.digests)) if self._keeps_texts else None
-            summary = write_counted_table(path, self.task, self.cache, self.report, texts)
+        texts = self._sort_texts(sorted(self.task.digests)) if self._keeps_texts else None
+        summary = write_counted_table(path, self.task, self.cache, self.report, texts)
         self._measure(path)
         self.cache.record_files(table_name(path), self.task.files)
         return summary
@@ -188,30 +181,3 @@ class TableUpdate:
         found = measure_perplexity(table.columns, streams, orders, companions, release=table.release_pages)
         self.perplexity.update(found)
         self.report("measuring", 1, 1)
-
-    @contextmanager
-    def _explain_full_disk(self, folder: Path, digests: Sequence[bytes]) -> Iterator[None]:
-        """Say how much room a table of these texts takes, if the disk or a limit allows less."""
-        try:
-            yield
-        except (OSError, UserError) as error:
-            raise _no_room(error, folder, self.task.count_tokens(digests)) or error from error
-
-
-def _no_room(error: Exception, folder: Path, tokens: int) -> UserError | None:
-    """The error of a disk without room for a table, or of a limit; None if the error is another one."""
-    cause = error.__cause__ if isinstance(error, UserError) else error
-    if not isinstance(cause, OSError) or cause.errno not in (*_DISK_FULL, errno.EFBIG):
-        return None
-    needed = tokens * _BYTES_PER_TOKEN / 2**20
-    if cause.errno == errno.EFBIG:
-        return UserError(
-            f"the build needs up to {needed:,.0f} MiB in {folder}, and a file may not be so large there: "
-            f"raise the limit (`ulimit -f`, or the file system's own) {_AGAIN}"
-        )
-    with suppress(OSError):
-        free = shutil.disk_usage(folder).free / 2**20
-        return UserError(
-            f"{folder} has {free:,.0f} MiB free and the build needs up to {needed:,.0f}; free some space {_AGAIN}"
-        )
-    return None

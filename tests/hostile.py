@@ -7,7 +7,7 @@ from pathlib import Path
 MODULES = (
     *("spd_lsp", "ngram_builders", "sitecustomize", "usercustomize", "click", "numpy", "msgpack", "torch"),
     *("transformers", "tokenizers", "safetensors", "pygls", "lsprotocol", "tree_sitter", "tree_sitter_python"),
-    *("filelock", "platformdirs", "huggingface_hub", "matplotlib", "rich", "pip", "datatrove"),
+    *("filelock", "platformdirs", "huggingface_hub", "rich", "pip", "datatrove"),
     *("asyncio", "ctypes", "json", "logging", "multiprocessing", "pickle", "random", "re", "runpy", "select"),
     *("signal", "socket", "sqlite3", "struct", "subprocess", "tempfile", "threading", "typing", "warnings"),
 )

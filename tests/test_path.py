@@ -50,7 +50,7 @@ STAGES = {
     "spd_lsp/lsp/request_scheduler.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
     "spd_lsp/decoding/best_first.py": "decoding",
-    "spd_lsp/completion/calibration.py": "offer",
+    "spd_lsp/completion/ranking.py": "offer",
     "spd_lsp/completion/offer.py": "offer",
     "spd_lsp/ngrams/open_documents.py": "offer",  # the names in open documents
 }

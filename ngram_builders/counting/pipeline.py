@@ -78,7 +78,7 @@ def write_counted_table(
     counted = set(digests)
     return write_table(
         path,
-        count_ngrams(task, cache, path.parent, report)
+        _count_ngrams(task, cache, path.parent, report)
         if change is None
         else [_count_change(change, task, cache, path.parent, report)],
         fingerprint=task.options.fingerprint,
@@ -93,7 +93,7 @@ def write_counted_table(
     )
 
 
-def count_ngrams(task: CountTask, cache: TokenCache, folder: Path, report: ReportProgress) -> Iterator[Run]:
+def _count_ngrams(task: CountTask, cache: TokenCache, folder: Path, report: ReportProgress) -> Iterator[Run]:
     """Count the n-grams of all texts, in sorted pieces of whole contexts; what exceeds memory goes to `folder`."""
     check_token_count(task.count_tokens(task.digests))
     runs = _count(task.digests, task, cache, folder, report).runs()

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ngram_builders.sources.git_repository import read_regular_file
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _MAX_MANIFEST_BYTES = 1_000_000
 
 
@@ -28,13 +31,8 @@ class Package:
 
 
 def read_manifest(path: Path) -> str:
-    """Read the start of a small text file; empty if there is none. Pipes and devices are none."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            return file.read(_MAX_MANIFEST_BYTES).decode("utf-8", errors="replace") if path.is_file() else ""
-    except OSError:
-        return ""
+    """Read the start of a small text file; empty if there is none. Links, pipes and devices are none."""
+    return read_regular_file(str(path), _MAX_MANIFEST_BYTES, _NO_FOLLOW).decode("utf-8", errors="replace")
 
 
 def folder_within(folder: Path, outer: Path) -> Path | None:

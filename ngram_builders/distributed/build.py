@@ -112,25 +112,25 @@ def build(
         fingerprint=fingerprint,
         language=selection.language,
     )
-    home = registry.domain_folder(name)
-    work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
-    _check_limits(size, plan, work)
-    write_plan(work, plan, split_into_shards(inputs, plan.shards))
-    run_stages(work, plan, cluster, make_encode, report, memory)
-    counts = read_stage_results(work, "counts")
-    table = read_stage_results(work, "table")[0]
-    for result in (*read_stage_results(work, "digests"), *counts):
-        skipped.update(result["skipped"])
-    tables = [table_path(work, rank) for rank in range(table["files"])]
-    made = registry.install(
-        name,
-        lambda scratch: _link_tables(tables, scratch),
-        roots=folders,
-        recipe=recipe,
-        partitions=[partial(_link, table) for table in tables[1:]],
-    )
-    for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
-        shutil.rmtree(old, ignore_errors=True)
+    with registry.lock_for_build(name) as home:
+        work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
+        _check_limits(size, plan, work)
+        write_plan(work, plan, split_into_shards(inputs, plan.shards))
+        run_stages(work, plan, cluster, make_encode, report, memory)
+        counts = read_stage_results(work, "counts")
+        table = read_stage_results(work, "table")[0]
+        for result in (*read_stage_results(work, "digests"), *counts):
+            skipped.update(result["skipped"])
+        tables = [table_path(work, rank) for rank in range(table["files"])]
+        made = registry.install(
+            name,
+            lambda scratch: _link_tables(tables, scratch),
+            roots=folders,
+            recipe=recipe,
+            partitions=[partial(_link, table) for table in tables[1:]],
+        )
+        for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
+            shutil.rmtree(old, ignore_errors=True)
     masked = sum(result["masked"] for result in counts)
     return BuildSummary.of(made, started, skipped, masked=masked, perplexity=table["perplexity"])
 

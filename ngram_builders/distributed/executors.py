@@ -13,11 +13,10 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -28,14 +27,13 @@ from loguru import logger
 
 from ngram_builders.counting.memory import DEFAULT_MEMORY
 from ngram_builders.counting.tokenize import Encode, ReportProgress
-from ngram_builders.distributed.plan import Plan
+from ngram_builders.distributed.plan import Plan, delete_added_up
 from ngram_builders.distributed.ray_cluster import start_ray
 from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
 from ngram_builders.distributed.stages import run_task
 from ngram_builders.errors import UserError
 
 _LOCAL_POLL_SECONDS = 0.5
-_ALIVE_SECONDS = 60.0  # between two signs that a build waits for its tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,10 +72,7 @@ class StageRunner:
         return f"see the logs in {self.logs}; the same command continues where this one stopped"
 
     def report_finished(self, report: ReportProgress) -> bool:
-        """Report the number of finished tasks; return whether that is all of them. The folder stays a new one."""
-        with suppress(OSError):
-            if time.time() - self.work.stat().st_mtime > _ALIVE_SECONDS:
-                os.utime(self.work)
+        """Report the number of finished tasks; return whether that is all of them."""
         try:
             finished = sum(1 for _ in (self.logs / "completions").iterdir())
         except FileNotFoundError:
@@ -99,7 +94,7 @@ def run_stages(
     stages = [StageRunner(stage, tasks, work, make_encode, memory) for stage, tasks in plan.stages.items()]
     if cluster.executor == "slurm":
         with _explain_failure(stages[-1]):
-            run_on_slurm(work, stages, lambda stage: make_executor(stage, cluster), report)
+            run_on_slurm(work, plan, stages, lambda stage: make_executor(stage, cluster), report)
         return
     if cluster.executor == "ray":
         start_ray(memory)
@@ -112,6 +107,7 @@ def run_stages(
                 executor.run()
             if executor.get_incomplete_ranks():
                 raise UserError(f"some tasks of stage {stage.stage} failed; {stage.remedy}")
+            delete_added_up(work, plan, stage.stage)
 
 
 def make_executor(stage: StageRunner, cluster: Cluster) -> Any:

@@ -63,6 +63,11 @@ class Plan:
         merges = {one.stage: one.groups * one.parts for one in self.rounds}
         return {"digests": self.shards, "duplicates": comparisons, **merges, "table": self.most_files}
 
+    def added_up_in(self, stage: str) -> str | None:
+        """The stage whose runs a stage of merges adds up: they are not needed once all of it is done."""
+        stages = [one.stage for one in self.rounds]
+        return stages[stages.index(stage) - 1] if stage in stages[1:] else None
+
     def count_files(self, entries: int) -> int:
         """How many files the table takes: a power of two. entries: of the first part; all have about as many."""
         files = 1
@@ -108,6 +113,13 @@ def read_plan(work: Path) -> Plan:
 def read_shard_paths(work: Path, rank: int) -> list[str]:
     """Read the paths of a shard's files."""
     return [path.decode(errors="surrogateescape") for path in read_record(task_file(work, "shards", rank))]
+
+
+def delete_added_up(work: Path, plan: Plan, stage: str) -> None:
+    """Delete what a finished stage has added up, so that the folder holds what two rounds read and write."""
+    if before := plan.added_up_in(stage):
+        for file in (*(work / before).iterdir(), *(work / "texts").glob(f"{before}-*")):
+            file.unlink(missing_ok=True)
 
 
 def task_file(work: Path, folder: str, rank: int) -> Path:

@@ -1,7 +1,7 @@
 """Corpus files -> documents: one per source file, or one per row in JSONL and Parquet. Knows nothing of counting.
 
 A row's text is the field `text`; the field `path`, where there is one, gives the language, and the rules for names
-are those for a file that git tracks. What is damaged is an error that names the place.
+are those for a file in a git work tree. What is damaged is an error that names the place.
 """
 
 from __future__ import annotations

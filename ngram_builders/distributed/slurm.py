@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from datatrove.executor import SlurmPipelineExecutor
 
 from ngram_builders.counting.tokenize import ReportProgress
+from ngram_builders.distributed.plan import Plan, delete_added_up
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD, find_program
-from ngram_builders.registry.locks import hold_lock
 
 if TYPE_CHECKING:
     from ngram_builders.distributed.executors import StageRunner
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 10.0
 _SILENT_SECONDS = 900.0  # that squeue may fail, as while Slurm's controller starts again
 _SQUEUE_SECONDS = 60.0
-_SUBMIT_SECONDS = 300.0  # that another run of this command may take to submit its jobs
-_LOCK = ".submitting"
 # Slurm's reasons for a pending job that time alone does not change.
 _HOPELESS = re.compile(
     r"Partition(Time|Node)Limit|BadConstraints|Invalid(Account|QOS)|(QOS|Assoc)Max\w+Per(Job|Node)\w*"
@@ -75,21 +73,25 @@ def job_name(work: Path, stage: str) -> str:
 
 
 def run_on_slurm(
-    work: Path, stages: Sequence[StageRunner], make_executor: Callable[[StageRunner], Any], report: ReportProgress
+    work: Path,
+    plan: Plan,
+    stages: Sequence[StageRunner],
+    make_executor: Callable[[StageRunner], Any],
+    report: ReportProgress,
 ) -> None:
     """Submit the stages that are neither done nor in the queue, and wait for all of them."""
     names = [job_name(work, stage.stage) for stage in stages]
-    with hold_lock(work / _LOCK, _SUBMIT_SECONDS):
-        try:
-            queue = _read_queue(names)
-        except _QueueUnknown as error:
-            raise UserError(
-                f"cannot tell whether jobs of an earlier run still work: squeue fails ({error}); "
-                "run the same command again when it answers"
-            ) from error
-        _submit(stages, names, queue, make_executor, report)
+    try:
+        queue = _read_queue(names)
+    except _QueueUnknown as error:
+        raise UserError(
+            f"cannot tell whether jobs of an earlier run still work: squeue fails ({error}); "
+            "run the same command again when it answers"
+        ) from error
+    _submit(stages, names, queue, make_executor, report)
     for stage in stages:
         _wait_for(stage, names, report)
+        delete_added_up(work, plan, stage.stage)
 
 
 def _submit(

@@ -8,7 +8,7 @@
 
 A task knows its number and what lies in the folder, and replaces its results as a whole: one that was killed is
 done again. No merge opens more files than the plan's fan-in, however many shards there are; more shards take more
-rounds. What a round has added up, the next one deletes. In: a plan and lists of files. Out: the table that one
+rounds. In: a plan and lists of files. Out: the table that one
 process would write of them. Knows nothing of what runs tasks. Files are raw arrays, as `stored_run` writes runs,
 and msgpack.
 
@@ -41,7 +41,6 @@ from ngram_builders.distributed.plan import (
     write_record,
 )
 from ngram_builders.distributed.readers import CorpusDocument, read_documents
-from ngram_builders.errors import UserError
 from ngram_builders.ngrams import Run, prune, with_boundaries
 from ngram_builders.sources.masking import find_masked_lines
 from ngram_builders.table.order_weights import MAX_POSITIONS, measure_perplexity
@@ -78,7 +77,7 @@ def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """Store the digests of a shard's documents."""
     skipped: Counter[str] = Counter()
     digests, numbers = [], []
-    for number, document in enumerate(_read_shard(work, plan, rank)):
+    for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language)):
         if document.skip_reason is not None:
             skipped[document.skip_reason] += 1
         else:
@@ -100,7 +99,7 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
     counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size, limits=limits)
     unchanged = (
         document
-        for number, document in enumerate(_read_shard(work, plan, rank))
+        for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language))
         if document.skip_reason is None and document.digest == new.get(number)
     )
     for batch in _batch(unchanged):
@@ -130,13 +129,8 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
     group, part = divmod(rank, now.parts)
     groups = range(plan.fan_in * group, min(plan.fan_in * (group + 1), before.groups))
     each = now.parts // before.parts  # ranges of an order in one file
-    try:
-        files = [read_ranges(task_file(work, before.stage, one * before.parts + part // each)) for one in groups]
-    except FileNotFoundError as error:
-        return _recall(work, now.stage, rank, error)
+    files = [read_ranges(task_file(work, before.stage, one * before.parts + part // each)) for one in groups]
     facts = {} if part else _gather(work, plan, number, groups)
-    for one in groups[part :: now.parts]:  # so that no task does it for all
-        _remove_added_up(work, plan, number - 1, one)
 
     def merged() -> Iterator[Run]:
         for ranges in list(zip(*files, strict=True))[part % each :: each]:
@@ -145,30 +139,6 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
     pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
     entries = write_run(task_file(work, now.stage, rank), pieces, plan.starts_of(number, rank))
     return {**facts, "entries": entries}
-
-
-def _recall(work: Path, stage: str, rank: int, error: FileNotFoundError) -> dict[str, Any]:
-    """Return the result of a merge that was done before: what it read was deleted once all of its round was."""
-    try:
-        result: dict[str, Any] = read_record(result_file(work, stage, rank))
-    except FileNotFoundError:
-        raise UserError(
-            f"{error.filename} is missing; run the same command again, and if it still is, after deleting {work}"
-        ) from error
-    return result
-
-
-def _remove_added_up(work: Path, plan: Plan, number: int, group: int) -> None:
-    """Delete what one group of a round added up, if its sums are whole; the round is over."""
-    if not number:
-        return
-    before, now = plan.rounds[number - 1 : number + 1]
-    for rank in range(group * now.parts, (group + 1) * now.parts):
-        read_ranges(task_file(work, now.stage, rank))
-    last = min(plan.fan_in * (group + 1), before.groups)
-    for rank in range(plan.fan_in * group * before.parts, last * before.parts):
-        task_file(work, before.stage, rank).unlink(missing_ok=True)  # first: `_merge` looks for it
-        _texts_file(work, before.stage, rank).unlink(missing_ok=True)
 
 
 def _gather(work: Path, plan: Plan, number: int, groups: range) -> dict[str, Any]:
@@ -198,8 +168,6 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
     files = plan.count_files(facts["entries"])
     if rank >= files:
         return {"files": files, "perplexity": {}}
-    if not rank:
-        _remove_added_up(work, plan, len(plan.rounds) - 1, 0)
     sample, texts = _read_texts(work, last.stage, 0)
     is_searched = files == 1 and keeps_texts(facts["tokens"], plan.min_count.values())
 
@@ -249,11 +217,6 @@ def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:
         sample[digest] = documents[digest]
         tokens += len(documents[digest]) - 1
     return sample
-
-
-def _read_shard(work: Path, plan: Plan, rank: int) -> Iterator[CorpusDocument]:
-    """Read the documents of a shard."""
-    yield from read_documents(read_shard_paths(work, rank), plan.language)
 
 
 def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]]:

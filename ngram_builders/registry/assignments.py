@@ -2,7 +2,7 @@
 
 In: the record of assignments, the domains, a file. Out: domains with weights. Knows no tables.
 
-The rule, see `domains_for`:
+The rule, see `choices_for`:
 
 1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
    several such folders the innermost counts.
@@ -124,18 +124,13 @@ class Choice(NamedTuple):
     reason: str
 
 
-def domains_for(
-    assignments: Assignments, domains: Mapping[str, NgramTable], file: Path | None, language: str | None
-) -> list[tuple[NgramTable, float]]:
-    """Return the domains for a file, by the rule above. A file without a path has its language only."""
-    choices = choices_for(assignments, domains, file, language)
-    return [(domains[name], choice.weight) for name, choice in choices.items()]
-
-
 def choices_for(
     assignments: Assignments, domains: Mapping[str, NgramTable], file: Path | None, language: str | None
 ) -> dict[str, Choice]:
-    """Return the names of the domains for a file, each with the last reason, which decides its weight."""
+    """Return the names of the domains for a file, by the rule above; the last reason for one decides its weight.
+
+    A file without a path has its language only.
+    """
     choices: dict[str, Choice] = {}
     workspace = None if file is None else _innermost(assignments.workspaces, file)
     if workspace is not None:

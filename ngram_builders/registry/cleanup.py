@@ -24,8 +24,8 @@ from ngram_builders.registry.domains import (
     parse_index,
     read_record,
 )
-from ngram_builders.registry.locks import hold_lock, is_running
-from ngram_builders.scratch import read_writer
+from ngram_builders.registry.locks import hold_lock
+from ngram_builders.scratch import SCRATCH_PATTERN
 
 BUILD_LOCK = ".building"  # held by a build in its domain's folder
 TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
@@ -66,10 +66,9 @@ def find_leftovers(folder: Path) -> Iterator[Leftover]:
 
 
 def _scratch_files(folder: Path) -> Iterator[Leftover]:
-    """Unfinished files of processes that have ended; of those elsewhere, which nobody sees end, old ones."""
-    for file in sorted(folder.glob(".*.tmp")):
-        writer = read_writer(file.name)
-        if writer is not None and (not is_running(writer) or _age(file) > _ABANDONED_SECONDS):
+    """Unfinished files that nobody has written to for long: whose they are, another machine may know."""
+    for file in sorted(folder.glob(SCRATCH_PATTERN)):
+        if _age(file) > _ABANDONED_SECONDS:
             yield Leftover(file, "unfinished file of a process that has ended", total_size(file))
 
 

@@ -20,8 +20,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.origin import is_time
-from ngram_builders.scratch import replace_file
+from ngram_builders.scratch import read_chunks, replace_file
 from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table
 
@@ -36,6 +35,7 @@ PARSE_ERRORS = (
     ValueError,
     AttributeError,
 )  # of a damaged record
+_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_RECORD_BYTES = 1 << 24  # an index takes about one thousand
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -50,7 +50,6 @@ class NgramTable:
     partitions: tuple[Path, ...] = ()  # the base's other files
     segments: tuple[Path, ...] = ()  # oldest first
     roots: tuple[Path, ...] = ()
-    languages: tuple[str, ...] = ()
     sources: Mapping[str, int] = field(default_factory=dict, hash=False)  # files by language
     tokens: int = 0
     files: int = 0
@@ -62,6 +61,11 @@ class NgramTable:
     weight: float = DEFAULT_WEIGHT
     recipe: Mapping[str, Any] = field(default_factory=dict, hash=False)  # the build's options, plain values
     fault: str | None = None  # why it cannot serve, and what to do
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages of its files."""
+        return tuple(sorted(self.sources))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -101,6 +105,11 @@ def is_weight(weight: float) -> bool:
     return 0 < weight <= 1
 
 
+def is_time(seconds: float) -> bool:
+    """Whether a number, which may be NaN, is a time that can be shown as a date."""
+    return 0 <= seconds < _MAX_TIME
+
+
 def trust(weight: float) -> float:
     """How far what only tables of this total weight know is believed. Example: 0.07 -> 0.1"""
     return min(1.0, weight / DEFAULT_WEIGHT)
@@ -116,9 +125,8 @@ def check_weight(weight: float) -> float:
 def table_name(file: Path) -> str:
     """The name of a table with this content."""
     state = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as data:
-        while chunk := data.read(1 << 20):
-            state.update(chunk)
+    for chunk in read_chunks(file):
+        state.update(chunk)
     return f"table-{state.hexdigest()}.ngt"
 
 
@@ -145,7 +153,6 @@ def make_index(
         "partitions": [file.name for file in partitions],
         "segments": [file.name for file in files[1:]],
         "roots": [str(root) for root in resolve_roots(roots)],
-        "languages": sorted(summary.sources),
         "sources": dict(sorted(summary.sources.items())),
         "tokens": summary.tokens,
         "files": summary.files,
@@ -220,8 +227,7 @@ def parse_index(home: Path, facts: Mapping[str, Any]) -> NgramTable:
         partitions=tuple(home / name for name in others[0]),
         segments=tuple(home / name for name in others[1]),
         roots=tuple(Path(root) for root in facts["roots"]),
-        languages=tuple(str(language) for language in facts["languages"]),
-        sources={str(language): int(files) for language, files in facts.get("sources", {}).items()},
+        sources={str(language): int(files) for language, files in facts["sources"].items()},
         tokens=int(facts["tokens"]),
         files=int(facts["files"]),
         ngrams=int(facts["ngrams"]),

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.domains import NgramTable, is_time
 
-_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_TEXT_LENGTH = 200  # of what a stranger's file says
 
 
@@ -24,11 +22,6 @@ class Origin:
     model: str = ""
     built: float = 0.0  # seconds since 1970
     sources: str = ""  # names of folders, without where they lie
-
-
-def is_time(seconds: float) -> bool:
-    """Whether a number, which may be NaN, is a time that can be shown as a date."""
-    return 0 <= seconds < _MAX_TIME
 
 
 def origin_of(domain: NgramTable) -> Origin:

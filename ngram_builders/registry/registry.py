@@ -24,7 +24,6 @@ from ngram_builders.registry.assignments import (
     Assignments,
     Choice,
     choices_for,
-    domains_for,
     read_assignments,
 )
 from ngram_builders.registry.cleanup import (
@@ -53,14 +52,13 @@ from ngram_builders.registry.domains import (
 )
 from ngram_builders.registry.folder_choices import forget_missing_folders
 from ngram_builders.registry.locks import hold_lock
-from ngram_builders.scratch import scratch_path
+from ngram_builders.scratch import scratch_path, write_error
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
 BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
 _ASSIGNMENTS_FILE = "workspaces.msgpack"
 _BUSY_TIMEOUT = 5.0  # seconds that a removal waits for a build
-_SNAPSHOT_ATTEMPTS = 5  # at reading everything between two writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +115,8 @@ class Registry:
                 index = make_index([*kept, tables[0]], summary, roots, weight, recipe, tables[1:])
                 write_record(home / INDEX_FILE, index)
                 remove_superseded(home, [*kept, *tables])
-        except (UserError, OSError) as error:
-            if not home.is_dir():
-                raise _gone(name) from error
-            raise self._write_error(error) if isinstance(error, OSError) else error from error
+        except OSError as error:
+            raise self._write_error(error) from error
         finally:
             for scratch in scratches:
                 with suppress(OSError):
@@ -135,14 +131,12 @@ class Registry:
     def lock_for_build(self, name: str) -> Iterator[Path]:
         """The domain's folder, for one build at a time; a second one waits until the first has ended."""
         home = self.domain_folder(name)
-        was_there = has_index(home)
+        lock = hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT)
         with ExitStack() as stack:
             try:
-                stack.enter_context(hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT))
+                stack.enter_context(lock)
             except OSError as error:
-                raise (_gone(name) if was_there and not has_index(home) else self._write_error(error)) from error
-            if was_there and not has_index(home):
-                raise _gone(name)
+                raise self._write_error(error) from error
             yield home
 
     def names(self) -> list[str]:
@@ -261,7 +255,8 @@ class Registry:
         While nothing is rebuilt this costs no more than generation().
         """
         state = self._read_snapshot()
-        return domains_for(state.assignments, state.domains, None if file is None else file.resolve(), language)
+        choices = choices_for(state.assignments, state.domains, file and file.resolve(), language)
+        return [(state.domains[name], choice.weight) for name, choice in choices.items()]
 
     def choices_for(self, file: Path, language: str | None) -> dict[str, Choice]:
         """The same by name, with why each of them serves the file."""
@@ -269,14 +264,11 @@ class Registry:
         return choices_for(state.assignments, state.domains, file.resolve(), language)
 
     def _read_snapshot(self) -> _Snapshot:
-        """The registry's state as of one moment, read again only when something changed."""
-        for _ in range(_SNAPSHOT_ATTEMPTS):
-            generation = self.generation()
-            if self.latest is not None and self.latest.generation == generation:
-                return self.latest
+        """The registry's state, read again only when something changed."""
+        generation = self.generation()
+        if self.latest is None or self.latest.generation != generation:
             domains = {domain.name: domain for domain in self.domains()}
             self.latest = _Snapshot(generation, domains, self.assignments())
-        assert self.latest is not None
         return self.latest
 
     def generation(self) -> Hashable:
@@ -370,12 +362,5 @@ class Registry:
 
     def _write_error(self, error: OSError) -> UserError:
         """The error for a folder that cannot be written."""
-        return UserError(
-            f"cannot write the n-gram registry {self.folder}: {error.strerror or error}; "
-            "make it writable or choose another folder with --data-dir"
-        )
-
-
-def _gone(name: str) -> UserError:
-    """The error of a build that has lost its folder."""
-    return UserError(f"n-gram table {name} was removed while it was being built; build it again")
+        remedy = "make it writable or choose another folder with --data-dir"
+        return write_error(f"the n-gram registry {self.folder}", error, remedy)

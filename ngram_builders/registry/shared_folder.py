@@ -19,6 +19,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
+from ngram_builders.scratch import read_chunks
 
 _CHUNK_BYTES = 1 << 20
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -99,8 +100,8 @@ def open_folder(address: str) -> SharedFolder:
     return _RemoteFolder(address)
 
 
-def fetch(folder: SharedFolder, name: str, target: Path, size: int, digest: str) -> None:
-    """Copy a file of this size and digest to a new file; UserError if it is another one."""
+def fetch(folder: SharedFolder, name: str, size: int, digest: str) -> Iterator[bytes]:
+    """Yield the bytes of a file of this size and digest; UserError at its end if it is another one."""
     state, left = hashlib.blake2b(digest_size=32), size
     with explain_failure(folder.address):
         try:
@@ -108,13 +109,11 @@ def fetch(folder: SharedFolder, name: str, target: Path, size: int, digest: str)
         except FileNotFoundError as error:
             cause = f"{name} is not in {folder.address}: it may have been replaced just now"
             raise UserError(f"{cause}; pull again") from error
-    with explain_failure(folder.address), file as source, target.open("xb") as copy:
-        while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
-            left -= len(chunk)
-            state.update(chunk)
-            if left < 0:
-                break
-            copy.write(chunk)
+        with file:
+            while left >= 0 and (chunk := file.read(min(_CHUNK_BYTES, left + 1))):
+                left -= len(chunk)
+                state.update(chunk)
+                yield chunk
     if left or state.hexdigest() != digest:
         raise UserError(
             f"{name} in {folder.address} is damaged: it is not the file that was pushed; push it again"
@@ -124,9 +123,8 @@ def fetch(folder: SharedFolder, name: str, target: Path, size: int, digest: str)
 def digest_of(file: Path) -> str:
     """The digest of a file's content."""
     state = hashlib.blake2b(digest_size=32)
-    with file.open("rb") as data:
-        while chunk := data.read(_CHUNK_BYTES):
-            state.update(chunk)
+    for chunk in read_chunks(file):
+        state.update(chunk)
     return state.hexdigest()
 
 

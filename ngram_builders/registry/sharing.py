@@ -21,7 +21,7 @@ from ngram_builders.registry.domains import NgramTable, check_name, is_name
 from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.shared_folder import SharedFolder, digest_of, explain_failure, fetch, open_folder
-from ngram_builders.registry.transfer import export_table, import_table
+from ngram_builders.registry.transfer import export_table, install_copy
 from ngram_builders.scratch import scratch_path
 from ngram_builders.table.format import TableError
 
@@ -91,26 +91,15 @@ def pull(registry: Registry, name: str, address: str, *, replace: bool = False) 
         return None
     if known is not None and not replace and _pulled(known).get("address") != folder.address:
         registry.check_free(name, "remove it, or replace it with --replace")
-    return _install(registry, table, folder, recorded)
-
-
-def _install(registry: Registry, table: SharedTable, folder: SharedFolder, recorded: dict[str, str]) -> NgramTable:
-    """Fetch a table and install it."""
-    with explain_failure(str(registry.folder)):
-        registry.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        free = shutil.disk_usage(registry.folder).free
-    if free < 2 * table.size:
-        raise UserError(f"{table.name} has {table.size:,} bytes, and only {free:,} are free; make room for two")
-    scratch = scratch_path(registry.folder / "pull")
+    free = shutil.disk_usage(registry.domain_folder(name)).free
+    if free < table.size:
+        raise UserError(f"{name} has {table.size:,} bytes, and only {free:,} are free; make room")
+    recipe = {"pulled": recorded, "imported": folder.address, **to_fields(table.origin)}
     try:
-        fetch(folder, table.file, scratch, table.size, table.digest)
-        recipe = {"pulled": recorded}
-        return import_table(registry, scratch, table.name, replace=True, recipe=recipe, source=folder.address)
+        return install_copy(registry, name, fetch(folder, table.file, table.size, table.digest), recipe)
     except TableError as error:
         remedy = "ask whoever pushed it to push it again, with this version of spd-lsp"
         raise UserError(f"cannot use {table.file} in {folder.address}: {error.cause}; {remedy}") from error
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def list_shared(address: str) -> list[str]:

@@ -6,23 +6,23 @@ registry's index. Knows no text and no models.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable, check_name
-from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
+from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.origin import origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
-from ngram_builders.scratch import replace_file, scratch_path
+from ngram_builders.scratch import read_chunks, replace_file, scratch_path
 from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.writer import write_table
 
 _IMPORTED_WEIGHT = 0.3  # beside 0.7 for the user's own code, as measured for a shared table
-_CHUNK_BYTES = 1 << 20
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def export_table(registry: Registry, name: str, file: Path, *, replace: bool = False) -> Path:
@@ -65,13 +65,6 @@ def _joined(files: Sequence[Table], domain: NgramTable) -> Iterator[Table]:
         scratch.unlink(missing_ok=True)
 
 
-def _read_chunks(file: Path) -> Iterator[bytes]:
-    """A file's bytes."""
-    with file.open("rb") as data:
-        while chunk := data.read(_CHUNK_BYTES):
-            yield chunk
-
-
 def import_table(
     registry: Registry,
     file: Path,
@@ -79,45 +72,38 @@ def import_table(
     *,
     fingerprint: str | None = None,
     replace: bool = False,
-    recipe: dict[str, Any] | None = None,
-    source: str | None = None,
+    recipe: Mapping[str, Any] = _NOTHING,
 ) -> NgramTable:
     """Install a table from a file as a domain, by default named after the file; its data is verified.
 
-    With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays. source
-    is recorded instead of the file.
+    With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays.
     """
-    name = file.stem if name is None else name
-    name = registry.check_new_name(name) if source is None else check_name(name)  # a team has named its own
+    name = registry.check_new_name(file.stem if name is None else name)
     if not replace:
         registry.check_free(name, "choose another name with --domain, or replace it with --replace")
-    table = _verify(file, fingerprint)
-
-    def copy(scratch: Path) -> TableSummary:
-        replace_file(scratch, _read_chunks(file))
-        copied = Table.open(scratch)
-        copied.verify()  # the file may have changed since
-        return copied.summary
-
-    origin = read_origin(table.fields)
-    told = {"origin": asdict(origin)} if origin != Origin() else {}
-    recorded = {**(recipe or {}), "imported": source or str(file.resolve()), **told}
-    return registry.install(name, copy, weight=_IMPORTED_WEIGHT, recipe=recorded, overwrite=replace)
-
-
-def _verify(file: Path, fingerprint: str | None) -> Table:
-    """Open a table, and refuse a file that is no valid table, or a table for another tokenizer."""
     try:
         table = Table.open(file)
-        table.verify()
+        if fingerprint in (None, table.summary.fingerprint):
+            recorded = {**recipe, "imported": str(file.resolve()), **to_fields(read_origin(table.fields))}
+            return install_copy(registry, name, read_chunks(file), recorded, overwrite=replace)
     except TableError as error:
         remedy = "export it again where it was built, with this version of spd-lsp"
         raise TableError(file, error.cause, remedy) from error
-    if table.columns.is_signed:
-        raise TableError(
-            file, "it holds only what changed in another table", "export that with: spd-lsp ngrams export"
-        )
-    if fingerprint is not None and table.summary.fingerprint != fingerprint:
-        cause = f"its tokenizer is {table.summary.fingerprint}, the model's is {fingerprint}"
-        raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")
-    return table
+    cause = f"its tokenizer is {table.summary.fingerprint}, the model's is {fingerprint}"
+    raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")
+
+
+def install_copy(
+    registry: Registry, name: str, data: Iterable[bytes], recipe: Mapping[str, Any], *, overwrite: bool = True
+) -> NgramTable:
+    """Install a table whose bytes come from others; TableError if it is none that a build writes."""
+
+    def write(scratch: Path) -> TableSummary:
+        replace_file(scratch, data)
+        table = Table.open(scratch)
+        table.verify()
+        if table.columns.is_signed:
+            raise TableError(scratch, "it holds only what changed in another table")
+        return table.summary
+
+    return registry.install(name, write, weight=_IMPORTED_WEIGHT, recipe=recipe, overwrite=overwrite)

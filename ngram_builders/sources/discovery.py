@@ -28,7 +28,6 @@ from ngram_builders.sources.name_rules import (
     check_file_name,
     check_folder_content,
     find_licence,
-    may_hold_dependencies,
 )
 from ngram_builders.sources.rules.ignores import RULE_FILES, Exclusion, Ignores, outer_ignores
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
@@ -92,8 +91,8 @@ def survey(*roots: Path, selection: Selection = EVERYTHING) -> Survey:
     skipped: dict[str, str] = {}
     for top in sorted({str(_resolve_folder(root)) for root in roots}):
         for path, result in walk_sources(top, selection):
-            if isinstance(result, str):
-                skipped[path] = result
+            if isinstance(result, Exclusion):
+                skipped[path] = result.reason
             else:
                 files[path] = result
     for path in skipped.keys() & files.keys():
@@ -102,13 +101,16 @@ def survey(*roots: Path, selection: Selection = EVERYTHING) -> Survey:
 
 
 def walk_sources(
-    top: str, selection: Selection = EVERYTHING, *, with_outer_ignores: bool = True
-) -> Iterator[tuple[str, SourceFile | str]]:
+    top: str,
+    selection: Selection = EVERYTHING,
+    *,
+    with_outer_ignores: bool = True,
+    only: Collection[str] | None = None,
+) -> Iterator[tuple[str, SourceFile | Exclusion]]:
     """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry.
 
-    with_outer_ignores: whether the ignore files of a repository around it count.
+    with_outer_ignores: whether the ignore files of a repository around it count. only: the paths to look at.
     """
-    languages = selection.languages
     pending = [(top, outer_ignores(top, _MARKERS, selection) if with_outer_ignores else Ignores())]
     while pending:
         folder, outer = pending.pop()
@@ -116,17 +118,17 @@ def walk_sources(
             with os.scandir(folder) as listing:
                 entries = list(listing)
         except OSError:
-            yield folder, UNREADABLE
+            yield folder, Exclusion(UNREADABLE)
             continue
         ignores = _enter(folder, {entry.name for entry in entries}, outer, top)
         if isinstance(ignores, Exclusion):
-            yield folder, ignores.reason
+            yield folder, ignores
             continue
-        for entry in entries:
+        for entry in entries if only is None else (entry for entry in entries if entry.path in only):
             if not entry.is_dir(follow_symlinks=False):
-                yield entry.path, _inspect_file(entry, ignores, languages)
+                yield entry.path, _inspect_file(entry, ignores, selection.languages)
             elif isinstance(inner := ignores.enter_named(entry.path, entry.name), Exclusion):
-                yield entry.path, inner.reason
+                yield entry.path, inner
             else:
                 pending.append((entry.path, inner))
 
@@ -146,20 +148,9 @@ def explain_skipped(path: Path, root: Path, selection: Selection = EVERYTHING) -
         raise UserError(f"{display_path(path)} is not in {display_path(top)}; name a file of that repository")
     if not os.path.lexists(file):
         raise UserError(f"no such file: {display_path(path)}; check the name")
-    folder, ignores = str(top), outer_ignores(str(top), _MARKERS, selection)
-    for part in (*file.relative_to(top).parts[:-1], ""):
-        inner = _enter(folder, _names_that_decide(folder, str(top)), ignores, str(top))
-        if part and not isinstance(inner, Exclusion):
-            folder = str(Path(folder, part))
-            inner = inner.enter_named(folder, part)
-        if isinstance(inner, Exclusion):
-            return inner
-        ignores = inner
-    by_name = _check_name(str(file), file.name, file.is_symlink(), selection.languages)
-    if found := ignores.find(str(file), file.name, by_name):
-        return found
-    if selection.languages and language_of(file.name, selection.languages) not in selection.languages:
-        return Exclusion(OTHER_LANGUAGE)
+    for _, found in walk_sources(str(top), selection, only={str(file), *map(str, file.parents)}):
+        if isinstance(found, Exclusion):
+            return found
     reason = read_source_text(str(file))[1]
     return Exclusion(reason) if reason else None
 
@@ -174,17 +165,9 @@ def _enter(folder: str, names: Collection[str], outer: Ignores, top: str) -> Ign
     return Exclusion(_TOO_DEEP) if inner.is_too_deep else inner
 
 
-def _names_that_decide(folder: str, top: str) -> list[str]:
-    """The names in a folder that say something of it; all where a licence does."""
-    if may_hold_dependencies(_folders_below(folder, top)):
-        return os.listdir(folder)  # noqa: PTH208
-    return [name for name in _MARKERS if os.path.lexists(os.path.join(folder, name))]  # noqa: PTH118
-
-
 def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> Exclusion | None:
     """Return why nothing in a folder that holds these names counts, or None."""
-    is_tracked = ignores.tracks(folder, is_folder=True)
-    if reason := check_folder_content(os.path.basename(folder), names, is_tracked=is_tracked):  # noqa: PTH119
+    if reason := check_folder_content(os.path.basename(folder), names, in_git=ignores.in_git):  # noqa: PTH119
         return Exclusion(reason)
     if licence := find_licence(_folders_below(folder, top), names):
         return Exclusion(VENDORED, f"its own licence: {os.path.join(folder, licence)}")  # noqa: PTH118
@@ -201,24 +184,23 @@ def _folders_below(folder: str, top: str) -> list[str]:
     return folder[len(top) :].split(os.sep)  # noqa: PTH206, as strings
 
 
-def _inspect_file(entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None) -> SourceFile | str:
+def _inspect_file(
+    entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None
+) -> SourceFile | Exclusion:
     """Return a source file's state, or why it is skipped; its name decides first, its content is not read."""
-    by_name = _check_name(entry.path, entry.name, entry.is_symlink(), languages)
-    if (excluded := ignores.find(entry.path, entry.name, by_name)) is not None:
-        return excluded.reason
+    by_name = check_file_name(entry.path, entry.name, languages)
+    if entry.is_symlink() and by_name != SECRET:
+        by_name = SYMLINK
+    if excluded := ignores.find(entry.path, entry.name, by_name):
+        return excluded
     if languages is not None and language_of(entry.name, languages) not in languages:
-        return OTHER_LANGUAGE
+        return Exclusion(OTHER_LANGUAGE)
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
-        return UNREADABLE
-    return check_status(status, entry.path) or SourceFile.of(entry.path, status)
-
-
-def _check_name(path: str, name: str, is_link: bool, languages: frozenset[str] | None) -> str | None:
-    """Return why a file at this path, of this name, is skipped, or None."""
-    reason = check_file_name(path, name, languages)
-    return SYMLINK if is_link and reason != SECRET else reason
+        return Exclusion(UNREADABLE)
+    reason = check_status(status, entry.path)
+    return Exclusion(reason) if reason else SourceFile.of(entry.path, status)
 
 
 def _is_folder(path: str) -> bool:

@@ -64,29 +64,29 @@ _is_minified_name = NameMatcher(("*.min.*", "*-min.js", "*.bundle.js"))
 
 
 def check_folder_name(name: str) -> str | None:
-    """Return why nothing in a folder of this name counts, whether or not git tracks it; else None."""
+    """Return why nothing in a folder of this name counts, wherever it is; else None."""
     return _REASON_BY_NAME.get(name) or (_INSTALLED if name.endswith(_INSTALLED_ENDS) else None)
 
 
-def check_folder_content(name: str, names: Collection[str], *, is_tracked: bool) -> str | None:
+def check_folder_content(name: str, names: Collection[str], *, in_git: bool) -> str | None:
     """Return why nothing counts in a folder that holds these names; else None.
 
-    A folder called `build` may be someone's source: git tracks it, or it is a package or a repository.
+    A folder called `build` may be someone's source: a package, a repository, or what `.gitignore` does not ignore.
     """
     if ENVIRONMENT in names:
         return _INSTALLED
-    is_source = is_tracked or PACKAGE in names or GIT in names
+    is_source = in_git or PACKAGE in names or GIT in names
     return _BUILT if not is_source and name in _BUILT_NAMES else None
 
 
-def may_hold_dependencies(folders: Sequence[str]) -> bool:
+def _may_hold_dependencies(folders: Sequence[str]) -> bool:
     """Whether a folder, one in the other, is where people keep code of others beside their own."""
     return not _DEPENDENCY_FOLDERS.isdisjoint(folders)
 
 
 def find_licence(folders: Sequence[str], names: Iterable[str]) -> str | None:
     """Return the licence among a folder's names, if it is one of dependencies. Example: deps/lua, COPYRIGHT."""
-    if not may_hold_dependencies(folders):
+    if not _may_hold_dependencies(folders):
         return None
     licences = (name for name in names if _LICENCE.fullmatch(re.split("[.-]", name)[0]))
     return min((name for name in licences if language_of(name) is None), default=None)
@@ -105,6 +105,6 @@ def check_file_name(path: str, name: str, languages: Collection[str] | None = No
 
 
 def check_row_path(path: str, languages: Collection[str] | None = None) -> str | None:
-    """Return why a row of a corpus with this path does not count; else None. The row is taken to be tracked."""
+    """Return why a row of a corpus with this path does not count; else None. It is taken to be in a repository."""
     *folders, name = path.replace("\\", "/").split("/")
     return next(filter(None, map(check_folder_name, folders)), None) or check_file_name(path, name, languages)

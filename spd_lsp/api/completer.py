@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from spd_lsp.completion import offer
+from spd_lsp.completion import ranking
 from spd_lsp.completion.completer import Completer as Pipeline
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
@@ -142,7 +142,7 @@ def _check(settings: dict[str, Any]) -> None:
             raise ValueError(f"{name} {reason}")
 
 
-def _public(one: offer.Completion, cursor: int) -> Completion:
+def _public(one: ranking.Completion, cursor: int) -> Completion:
     """A completion as programs see it."""
     source: Source = "draft"
     if one.is_name:

@@ -16,7 +16,8 @@ from typing import Protocol
 import numpy as np
 
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
-from spd_lsp.completion.offer import Completion, OfferInputs, can_be_inserted
+from spd_lsp.completion.offer import OfferInputs, can_be_inserted
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.decoding.superposed import DecodingRequest, Draft, Model, expand
 from spd_lsp.settings import Settings
 

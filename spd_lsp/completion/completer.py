@@ -22,10 +22,10 @@ from spd_lsp.completion.blocks import (
     write_block,
     written_on,
 )
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
+from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.ngrams.mixture import adjusted
@@ -64,7 +64,7 @@ class Completer:
         self,
         model: CompletionModel,
         tokens: ModelTokenizer,
-        domains: ServingTables,
+        tables: ServingTables,
         settings: Settings,
         tuned: Callable[[Settings], Settings] = lambda settings: settings,
         languages: Collection[str] | None = None,
@@ -72,13 +72,13 @@ class Completer:
         """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None."""
         self.model = model
         self.tokens = tokens
-        self.domains = domains
+        self.tables = tables
         self.modules = ImportedModules(tokens.bytes_of)
         self.tuned = tuned
         self.languages = languages
         self.others = FilesAsRead()
-        if domains.live:
-            weakref.finalize(self, domains.live.end)
+        if tables.live:
+            weakref.finalize(self, tables.live.end)
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -119,7 +119,7 @@ class Completer:
         reason = self._reason_to_skip(context, source, cursor)
         prompt = None if reason else self.prompt(context, document)
 
-        served = self.domains.serve(document, cursor)
+        served = self.tables.serve(document, cursor)
         if not (reason or explicit or self._is_known(language)):
             reason = f"neither the model nor any n-gram table knows {language or 'this language'}"
         if prompt is None or reason:
@@ -160,7 +160,7 @@ class Completer:
             fill_format=prompt.fill_format,
             reason=offer.reason,
             withheld=offer.withheld,
-            problems=tuple(self.domains.problems),
+            problems=tuple(self.tables.problems),
             index_revision=served.revision,
             opens_block=begins_block and bool(completions) and is_opening(completions[0]),
         )
@@ -184,7 +184,7 @@ class Completer:
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, explicit=True)
         texts = DraftText(self.tokens, self.prompt(context, document), context)
-        served = self.domains.serve(document, cursor)
+        served = self.tables.serve(document, cursor)
         request = texts.request(adjusted(served.mixture, self.settings))
 
         best, *others = result.completions
@@ -200,7 +200,7 @@ class Completer:
 
     def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
         """The names of what the n-grams for a file come from."""
-        mixture = adjusted(self.domains.mixture_for(path, language), self.settings)
+        mixture = adjusted(self.tables.mixture_for(path, language), self.settings)
         return mixture.names if mixture else ()
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
@@ -218,27 +218,27 @@ class Completer:
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
         """Index changed documents, except the active one: the next request brings its text and cursor."""
-        if live := self.domains.live:
+        if live := self.tables.live:
             live.update_documents(changes, active)
 
     def resume(self, document: OpenDocument, cursor: int) -> None:
         """Index an open document as it is again, after `complete` was asked for what it may become."""
         source, cursor = normalize_newlines(document.text, cursor)
-        self.domains.serve(replace(document, text=source), cursor)
+        self.tables.serve(replace(document, text=source), cursor)
 
     def update_files(self, files: Sequence[Path]) -> None:
         """Index files that changed on disk; many at once are left to `run_idle_work`."""
-        if live := self.domains.live:
+        if live := self.tables.live:
             live.update_files(files)
 
     def run_idle_work(self, seconds: float) -> bool:
         """Run background work for about this long; whether there is more."""
-        return self.domains.run_idle_work(seconds)
+        return self.tables.run_idle_work(seconds)
 
     @property
     def index_revision(self) -> int:
         """Changes when tables or files that n-grams are counted from do."""
-        return self.domains.revision
+        return self.tables.revision
 
     @property
     def context_budget(self) -> int:
@@ -261,7 +261,7 @@ class Completer:
 
     def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
         """What a document imports and what else is open, for models that were trained to read it."""
-        live = self.domains.live
+        live = self.tables.live
         if live is None or document.path is None or self.tokens.repository_format is None:
             return None
         if not self.settings.repository_prompt:
@@ -290,11 +290,11 @@ class Completer:
         """Whether the model or a table of the last request's file is about code in this language."""
         if self.languages is None or (language and not related_languages(language).isdisjoint(self.languages)):
             return True
-        return self.domains.know(language)
+        return self.tables.know(language)
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""
-        if (live := self.domains.live) is None or (buffer := live.buffers.get(document.name)) is None:
+        if (live := self.tables.live) is None or (buffer := live.buffers.get(document.name)) is None:
             return document.matching_names(cursor)
         others = partial(live.names.find, language=document.language, without=document.name)
         modules = self.modules.find(document, buffer.place, live.synced.values())

@@ -63,10 +63,10 @@ def load_completer(
     live = LiveIndex(IncrementalTokenizer(tokens))
     data = ("--data-dir", str(registry.folder.absolute()))
     rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental", "--end-with-input")
-    rebuilder = Rebuilder(lambda domain: (*rebuild, domain.name)) if settings.indexing != "off" else None
+    rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
     name = absolute_model_name(settings.model)
-    domains = ServingTables(registry, tokens.fingerprint, built_in, live, rebuilder, name)
-    return Completer(model, tokens, domains, settings, tuned, languages)
+    tables = ServingTables(registry, tokens.fingerprint, built_in, live, rebuilder, name)
+    return Completer(model, tokens, tables, settings, tuned, languages)
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ngram_builders.sources.filters import normalize_line_ends
-from spd_lsp.completion.offer import Completion, CompletionResult, choose_completions
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion, choose_completions
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 _MAX_RESULTS = 16

@@ -1,4 +1,4 @@
-"""Fit the weights of `spd_lsp.completion.calibration`: how often candidates with some evidence are an exact match.
+"""Fit the weights of `spd_lsp.completion.ranking`: how often candidates with some evidence are an exact match.
 
 A logistic model by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
 weights fitted to the others.
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.calibration import MIN_PROBABILITY, UNWRITTEN, Match
+from spd_lsp.completion.ranking import MIN_PROBABILITY, UNWRITTEN, Match
 from spd_lsp.evaluation.quality.store import Record
 
 _BINS = 10  # of the calibration error
@@ -120,7 +120,7 @@ def log_loss(predicted: F64, right: F64) -> float:
 
 
 def describe_fit(label: str, candidates: Candidates) -> str:
-    """An arm's weights as `completion.calibration` writes them, and what they gain."""
+    """An arm's weights as `completion.ranking` writes them, and what they gain."""
     weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic_weights(candidates))
     held_out = cross_validated(candidates)
     right = candidates.right

@@ -98,15 +98,9 @@ def evaluate() -> None:
     help="Language of the files with examples; may be repeated.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample of examples.")
-@click.option("--left-only", is_flag=True, help="Hide the text right of the cursor from model and n-grams.")
 @click.option(
     "--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Number of lines to type."
 )
-@click.option(
-    "--show", type=click.IntRange(min=0), default=12, show_default=True, help="Number of random examples to print."
-)
-@click.option("--show-seed", type=int, default=0, show_default=True, help="Seed of the examples to print.")
-@click.option("--figures/--no-figures", default=True, help="Draw PNG figures (needs matplotlib).")
 @out_option("eval-quality", "Folder of the results; holds pieces of the code. The same command resumes.")
 def quality(repos: tuple[Path, ...], **options: Any) -> None:
     """Compare decoders on held-out lines of repositories.
@@ -115,7 +109,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
     counted from the other files. Results are stored as they are measured.
     """
     from spd_lsp.evaluation.quality.arms import parse_arms
-    from spd_lsp.evaluation.quality.report import RandomExamples, quality_report
+    from spd_lsp.evaluation.quality.report import quality_report
     from spd_lsp.evaluation.quality.statistics import Results
     from spd_lsp.evaluation.report_writer import publish
 
@@ -127,9 +121,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
         examples = run.primary_examples() if options["primary"] else run.examples
         records = run.measure(examples[: options["examples"]], arms, typed=options["typed"])
     results = Results(records, arms, options["drafts"], _split(options["against"]))
-    shown = RandomExamples(options["show"], options["show_seed"])
-    finished = quality_report(results, run.facts, shown)
-    publish(finished if options["figures"] else dataclasses.replace(finished, panels=()), options["out"])
+    publish(quality_report(results, run.facts), options["out"])
 
 
 @evaluate.command()
@@ -144,7 +136,7 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
 def confidence(results: Path, arms: str) -> None:
     """Calibrate the probabilities of completions from the RESULTS of `eval quality`.
 
-    Prints weights for completion/calibration.py, cross-validated by package.
+    Prints weights for completion/ranking.py, cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, read_candidates
     from spd_lsp.evaluation.quality.store import read_results

@@ -19,7 +19,8 @@ from typing import TypeVar
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.http.open_files import OpenFiles
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.safe_logging import safe_traceback

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lsprotocol import types
 from pygls.capabilities import get_capability
 
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion
 
 ACCEPTED = "spd-lsp.accepted"  # the command that counts what was accepted
 MAX_LABEL_CHARS = 60  # menus cut longer labels wherever they like

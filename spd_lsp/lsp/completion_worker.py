@@ -192,7 +192,7 @@ class CompletionWorker:
     def look_for_tables(self) -> None:
         """Serve the next request from the tables that there are now."""
         if self._completer is not None:
-            self._completer.domains.reload_if_changed()
+            self._completer.tables.reload_if_changed()
 
     def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
         """The names of the tables that serve a file, open files among them if they do; none without a model."""

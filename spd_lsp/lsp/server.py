@@ -40,7 +40,8 @@ from spd_lsp.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.offer import Completion, CompletionResult
+    from spd_lsp.completion.offer import CompletionResult
+    from spd_lsp.completion.ranking import Completion
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 _MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon

@@ -138,7 +138,7 @@ class TableSync:
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
                         changed.append(path)
-                elif verdict == UNREADABLE:
+                elif verdict.reason == UNREADABLE:
                     unread.append(path)
         gone = [path for path in missing if not path.startswith(tuple(unread)) and not self.is_open(path)]
         self._note([*changed, *self.hidden], gone)

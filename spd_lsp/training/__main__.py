@@ -1,4 +1,4 @@
-"""The commands that make the model: corpus, base, rows, train, decay, export and ngrams, in this order."""
+"""The commands that make the model: corpus, base, rows, train, export and ngrams, in this order."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, read_listing
 from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.memorization import SHORTEST_COPY
 from spd_lsp.training.recipe import Recipe
-from spd_lsp.training.train import RATE, ROWS_A_STEP, Progress, TrainingPlan
+from spd_lsp.training.train import Progress, TrainingPlan
 
 STARTER_FOLDER = Path(__file__).parents[1] / "starter"
-TOKENS = 431_136
-DECAY = 300_000  # tokens
+TOKENS = 730_080
+DECAY = 300_000  # tokens, the last ones
 STEPS_PER_LOG_LINE = 10  # steps between lines of a log
 
 
@@ -55,16 +55,6 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     return work(seed(command))
 
 
-def threads_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the number of threads."""
-    return click.option("--threads", default=1, show_default=True, help="Processor threads.")(command)
-
-
-def kind_option(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add which checkpoint to take."""
-    return click.option("--kind", type=click.Choice(["decay", "run"]), default=default, show_default=True)
-
-
 def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
     """Add the output folder of the model."""
     kind = click.Path(file_okay=False, path_type=Path)
@@ -72,12 +62,12 @@ def model_folder_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Callable[[Progress, float], None]]:
+def show_progress(name: str, plan: TrainingPlan) -> Iterator[Callable[[Progress, float], None]]:
     """Show a progress bar, or lines without a terminal; yield the callback for each step and its loss."""
     out = console()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Bars(*columns, console=out, disable=not out.is_terminal) as bars:
-        bar = bars.add_task(name, total=1.0 if plan else None)
+        bar = bars.add_task(name, total=1.0)
         first: list[float] = []  # tokens and seconds
         losses: list[float] = []
 
@@ -88,7 +78,7 @@ def show_progress(name: str, plan: TrainingPlan | None = None) -> Iterator[Calla
             speed = (progress.tokens - first[0]) / (progress.seconds - first[1] or math.inf)
             mean = sum(losses[-STEPS_PER_LOG_LINE:]) / len(losses[-STEPS_PER_LOG_LINE:])
             text = f"{progress.tokens / 1e6:.2f} M tokens, loss {mean:.3f}, {speed:.0f} tokens per CPU second"
-            bars.update(bar, completed=progress.share(plan) if plan else 0, description=text)
+            bars.update(bar, completed=progress.share(plan), description=text)
             if not out.is_terminal and progress.step % STEPS_PER_LOG_LINE == 0:
                 out.print(
                     f"{datetime.now(timezone.utc):%m-%d %H:%M:%S} step {progress.step}: {text}", soft_wrap=True
@@ -150,83 +140,44 @@ def evaluation_packages(work: Path, seed: int) -> None:
 
 @main.command()
 @common_options
-@click.option("--vocabulary", default=recipe.VOCABULARY, show_default=True, help="Number of tokens to keep.")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def base(work: Path, seed: int, vocabulary: int, model: Path) -> None:
+def base(work: Path, seed: int, model: Path) -> None:
     """Start from a model in a GGUF file: keep the tokens that code needs."""
     with console().status("trimming the vocabulary"):
-        recipe.make_base(Recipe(work=work, seed=seed, vocabulary=vocabulary), model)
+        recipe.make_base(Recipe(work=work, seed=seed), model)
 
 
 @main.command()
 @common_options
-@click.option(
-    "--source-bytes", default=recipe.ROWS_BYTES, show_default=True, help="How much source text to learn from."
-)
-def rows(work: Path, seed: int, source_bytes: int) -> None:
+def rows(work: Path, seed: int) -> None:
     """Encode the corpus."""
     with console().status("encoding the corpus"):
-        recipe.make_rows(Recipe(work=work, seed=seed, rows_bytes=source_bytes))
+        recipe.make_rows(Recipe(work=work, seed=seed))
 
 
 @main.command()
 @common_options
-@threads_option
+@click.option("--threads", default=1, show_default=True, help="Processor threads.")
 @click.option("--tokens", default=TOKENS, show_default=True, help="Tokens to learn from.")
-@click.option("--rate", default=RATE, show_default=True, help="Highest learning rate.")
-@click.option("--batch", default=ROWS_A_STEP, show_default=True, help="Rows per step.")
-def train(work: Path, seed: int, threads: int, tokens: int, rate: float, batch: int) -> None:
-    """Train at a constant rate, or resume training, possibly with more tokens."""
+@click.option("--decay", default=DECAY, show_default=True, help="Last tokens, over which the rate falls to 0.")
+def train(work: Path, seed: int, threads: int, tokens: int, decay: int) -> None:
+    """Train, or resume training."""
     torch.set_num_threads(threads)
-    plan = TrainingPlan(tokens=tokens, seed=seed, rate=rate, rows_a_step=batch)
+    plan = TrainingPlan(tokens=tokens, seed=seed, decay=decay)
     with show_progress("train", plan) as report:
         recipe.make_weights(Recipe(work=work, seed=seed), plan, report, stop_on_signal())
 
 
 @main.command()
 @common_options
-@threads_option
-@click.option("--decay", default=DECAY, show_default=True, help="Tokens over which the rate falls.")
-def decay(work: Path, seed: int, threads: int, decay: int) -> None:
-    """Continue from the last checkpoint of `train` with the rate falling to 0, which gives the best model."""
-    torch.set_num_threads(threads)
-    with show_progress("decay") as report:
-        recipe.make_decay(Recipe(work=work, seed=seed), decay, report, stop_on_signal())
-
-
-@main.command()
-@common_options
 @model_folder_option
-@kind_option("decay")
-def export(work: Path, seed: int, out: Path, kind: str) -> None:
+def export(work: Path, seed: int, out: Path) -> None:
     """Write the last checkpoint as a GGUF file with its model card, and DIR/exported for Hugging Face."""
     with console().status("measuring and writing the model"):
-        facts = recipe.make_starter(Recipe(work=work, seed=seed), out, kind)
+        facts = recipe.make_starter(Recipe(work=work, seed=seed), out)
     for language, kinds in facts["validation"].items():
         said = (f"{kind} {loss['bits_per_byte']:.3f}" for kind, loss in kinds.items())
         console().print(f"{language}, bits a byte: {', '.join(said)}")
-
-
-@main.command()
-@common_options
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@kind_option("run")
-def gguf(work: Path, seed: int, file: Path, kind: str) -> None:
-    """Write the last checkpoint as a GGUF file in four bits, and add its losses to curve.jsonl."""
-    torch.set_num_threads(1)
-    console().print_json(data=recipe.make_gguf(Recipe(work=work, seed=seed), file, kind))
-
-
-@main.command()
-@common_options
-@click.argument("models", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
-def compare(work: Path, seed: int, models: tuple[Path, ...]) -> None:
-    """Compare exported models, whose tokenizers may differ, by bits per byte of held-out files."""
-    torch.set_num_threads(1)
-    for model in models:
-        for language, found in recipe.measure_by_language(Recipe(work=work, seed=seed), model).items():
-            said = f"{found.bits_per_byte:.4f} bits a byte, {found.nats_per_token:.4f} nats a token"
-            console().print(f"{model} {language}: {said}, {found.bytes:,} bytes", soft_wrap=True)
 
 
 @main.command()

@@ -189,11 +189,6 @@ def file_document(path: str, text: str, tokenizer: Tokenizer) -> TrainingDocumen
     return TrainingDocument([FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID])
 
 
-def plain_document(text: str, tokenizer: Tokenizer) -> TrainingDocument:
-    """Encode a text and its end."""
-    return TrainingDocument([*tokenizer.encode(text).ids, END_ID])
-
-
 def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> TrainingDocument:
     """Encode a gap, suffix first, in at most `length` tokens; the prefix loses its start."""
     after = tokenizer.encode(gap.after[:_SUFFIX_CHARACTERS]).ids[:SUFFIX_TOKENS]

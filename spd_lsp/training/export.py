@@ -91,7 +91,7 @@ def write_card(out: Path, facts: Mapping[str, Any]) -> None:
         parameters=f"{progress['parameters'] / 1e6:.1f}",
         vocabulary=f"{facts['tokenizer']['vocabulary']:,}",
         tokens=f"{progress['tokens'] / 1e6:.1f}",
-        at_full_rate=progress["tokens"] - plan["decay"],
+        budget=plan["tokens"],
         decay=plan["decay"],
         hours=f"{progress['seconds'] / 3600:.1f}",
         remark=plan.get("remark", ""),

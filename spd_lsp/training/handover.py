@@ -1,7 +1,6 @@
 """Pack a run into one archive, and unpack it into a work folder on another machine.
 
-It contains the weights, the plan, the tokenizer and the list of sources, not the corpus: `corpus` and `rows`
-recreate that.
+It contains the weights, the plan and the tokenizer, not the corpus: `corpus` and `rows` recreate that.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ _REQUIRED = (
     "tokenizer/tokenizer.json",
     "tokenizer/tokenizer_config.json",
 )
-_RECORDS = ("rows/rows.json", "corpus/sources.json")  # for information only; the steps write their own
-_RECORDS_FOLDER = "handover"  # their folder: in their own places they would mark the steps as done
 
 
 def pack_run(work: Path, archive: Path) -> int:
@@ -31,9 +28,6 @@ def pack_run(work: Path, archive: Path) -> int:
     with tarfile.open(temporary, "w:xz") as packed:
         for name in _REQUIRED:
             packed.add(work / name, name)
-        for name in _RECORDS:
-            if (work / name).exists():
-                packed.add(work / name, f"{_RECORDS_FOLDER}/{Path(name).name}")
     temporary.replace(archive)
     return archive.stat().st_size
 
@@ -44,9 +38,8 @@ def unpack_run(archive: Path, work: Path) -> None:
         raise UserError(f"{work} already has a run or a tokenizer; choose another work folder")
     try:
         with tarfile.open(archive) as packed:
-            known = {*_REQUIRED, *(f"{_RECORDS_FOLDER}/{Path(name).name}" for name in _RECORDS)}
-            members = [member for member in packed.getmembers() if member.isfile() and member.name in known]
-            if not {*_REQUIRED} <= {member.name for member in members}:
+            members = [member for member in packed.getmembers() if member.isfile() and member.name in _REQUIRED]
+            if {*_REQUIRED} != {member.name for member in members}:
                 raise UserError(f"{archive} is not an archive written by `pack`; choose another file")
             for member in members:
                 path = work / member.name

@@ -79,10 +79,10 @@ def arrange(
             (place, document) for place in cut for document in with_gaps(files[place].text, tokenizer, length, rng)
         ]
         rows.append(gap_rows(documents, encoded, length, rng))
-    return plain_rows(stream, length), chain.from_iterable(rows)
+    return _plain_rows(stream, length), chain.from_iterable(rows)
 
 
-def plain_rows(stream: array[int], length: int) -> Iterator[Row]:
+def _plain_rows(stream: array[int], length: int) -> Iterator[Row]:
     """Split the stream into rows; an incomplete last row is dropped."""
     for start in range(0, len(stream) - length + 1, length):
         yield Row(list(stream[start : start + length]), [True] * length)

@@ -19,13 +19,11 @@ from transformers import LlamaForCausalLM
 
 from ngram_builders.arrays import U16
 from spd_lsp.training import checkpoint
-from spd_lsp.training.attention import BLOCKED
 from spd_lsp.training.documents import END_ID, END_WEIGHT, PREFIX_ID
-from spd_lsp.training.loss import next_token_loss
 from spd_lsp.training.precision import LowCopy
 
-RATE = 2.5e-4  # a model that is trained already needs a low one
-ROWS_A_STEP = 2  # few rows give a short run more steps
+_RATE = 2.5e-4  # a model that is trained already needs a low one
+_ROWS_A_STEP = 2  # few rows give a short run more steps
 _BETAS = (0.9, 0.98)  # few tokens a step: a longer memory than usual
 _REFILL = 20  # steps: about the length of the optimiser's memory
 
@@ -34,9 +32,9 @@ _REFILL = 20  # steps: about the length of the optimiser's memory
 class TrainingPlan:
     """The schedule of a run, in tokens and not in time, so a run may be paused at will."""
 
-    tokens: int  # the budget; a run without decay may be given a larger one later
-    rows_a_step: int = ROWS_A_STEP
-    rate: float = RATE
+    tokens: int  # the budget
+    rows_a_step: int = _ROWS_A_STEP
+    rate: float = _RATE
     warm_up: int = 50_000  # tokens until the full rate
     decay: int = 0  # number of last tokens, over which the rate falls to 0
     clip: float = 1.0
@@ -97,10 +95,11 @@ def token_weights(ids: Tensor, end_weight: float) -> Tensor:
 
 
 def _row_loss(model: LlamaForCausalLM, row: Tensor, plan: TrainingPlan) -> Tensor:
-    """Return the mean loss of a row [1, L] in nats per token."""
-    hidden = model.model(input_ids=row, use_cache=False).last_hidden_state  # [1, L, D]
-    weights = token_weights(row, plan.end_weight)
-    return next_token_loss(hidden, model.model.embed_tokens.weight, row, weights, hidden.dtype)
+    """Return the mean loss of a row [1, L] in nats, by the weights of its tokens."""
+    logits = model(input_ids=row, use_cache=False).logits[0, :-1].float()  # [L - 1, V]
+    weights = token_weights(row, plan.end_weight)[0, 1:]  # [L - 1]
+    losses = torch.nn.functional.cross_entropy(logits, row[0, 1:], reduction="none")
+    return (losses * weights).sum() / weights.sum()
 
 
 def _take_step(copy: LowCopy[LlamaForCausalLM], optimiser: AdamW, ids: Tensor, plan: TrainingPlan) -> float:
@@ -134,7 +133,6 @@ def train(
     """
     optimiser = create_optimiser(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimiser))
-    model.set_attn_implementation(BLOCKED)
     copy = LowCopy(model)
     started, saved = time.process_time() - progress.seconds, time.monotonic()
     while progress.share(plan) < 1.0:

@@ -6,10 +6,8 @@ Rows mark which of their tokens are measured: all of a plain row, only the middl
 from __future__ import annotations
 
 import math
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +17,6 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from spd_lsp.training.documents import plain_document
-from spd_lsp.training.rows import plain_rows
 from spd_lsp.training.tokenizer import SPECIAL
 
 KINDS = ("plain", "gaps")  # the held-out rows, by file name
@@ -53,33 +49,9 @@ def bytes_per_token(tokenizer: Tokenizer) -> npt.NDArray[np.int64]:
     return width
 
 
-def sum_losses(losses: Iterable[HeldOutLoss]) -> HeldOutLoss:
-    """Return the loss over the tokens of all."""
-    found = list(losses)
-    return HeldOutLoss(
-        sum(loss.nats for loss in found), sum(loss.tokens for loss in found), sum(loss.bytes for loss in found)
-    )
-
-
-def measure_held_out(
-    model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer, rows: int | None = None
-) -> HeldOutLoss:
-    """Measure a model on the held-out rows of one kind, or on the first ones."""
-    ids, measured = (np.load(folder / f"{kind}.{part}.npy")[:rows] for part in ("ids", "measured"))
-    return _measure_rows(model, ids, measured, tokenizer)
-
-
-def measure_texts(model: LlamaForCausalLM, texts: Iterable[str], tokenizer: Tokenizer, length: int) -> HeldOutLoss:
-    """Measure a model on concatenated texts, in its own tokens: compare models with other tokens by bytes."""
-    stream = array("H", chain.from_iterable(plain_document(text, tokenizer).ids for text in texts))
-    ids = np.array([row.ids for row in plain_rows(stream, length)], dtype=np.uint16)
-    return _measure_rows(model, ids, np.ones(ids.shape, dtype=np.bool_), tokenizer)
-
-
-def _measure_rows(
-    model: LlamaForCausalLM, ids: npt.NDArray[np.uint16], measured: npt.NDArray[np.bool_], tokenizer: Tokenizer
-) -> HeldOutLoss:
-    """Measure a model on the marked tokens of rows [N, L]."""
+def measure_held_out(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer: Tokenizer) -> HeldOutLoss:
+    """Measure a model on the held-out rows of one kind."""
+    ids, measured = (np.load(folder / f"{kind}.{part}.npy") for part in ("ids", "measured"))  # [N, L]
     width = bytes_per_token(tokenizer)
     nats, tokens, size = 0.0, 0, 0
     for losses, row, mask in zip(_token_losses(model, ids), ids, measured, strict=True):

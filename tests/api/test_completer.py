@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 import spd_lsp
 from spd_lsp.api.completer import _public
 from spd_lsp.cli import main
-from spd_lsp.completion import offer
+from spd_lsp.completion import ranking
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 
@@ -111,7 +111,7 @@ def test_a_completion_says_where_it_comes_from_and_what_it_replaces(completer):
     ],
 )
 def test_each_kind_of_completion_has_a_source(kind, source):
-    public = _public(offer.Completion("x", 0.5, **kind), 3)
+    public = _public(ranking.Completion("x", 0.5, **kind), 3)
     assert (public.source, public.range, public.probability is None) == (source, (3, 3), "is_rated" in kind)
 
 

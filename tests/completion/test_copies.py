@@ -7,10 +7,10 @@ import pytest
 from tokenizers import AddedToken
 
 from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, build_suffix_array, find_occurrences
-from spd_lsp.completion.calibration import WITH_NGRAMS, Match
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import Completion, OfferInputs, rank_candidates
+from spd_lsp.completion.offer import OfferInputs
+from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match, rank_candidates
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams.open_documents import OpenDocument
 from tests.completion.vocabularies import save_tokenizer
@@ -36,7 +36,7 @@ def ask(tokens):
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
         document = OpenDocument("", None, "python", source)
         inputs = OfferInputs(document, len(source), texts, places, dict, WITH_NGRAMS)
-        return rank_candidates(said, texts.continuations(places), inputs)
+        return rank_candidates(said, texts.continuations(places), WITH_NGRAMS, inputs.can_be_offered)
 
     return ask
 

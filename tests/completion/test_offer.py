@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import WITH_NGRAMS, Weights
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import Completion, beginnings, choose_completions, keep_parseable, usable_completions
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.superposed import Draft
+from spd_lsp.completion.offer import can_be_offered, keep_parseable, usable_completions
+from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions
 from spd_lsp.ngrams.open_documents import OpenDocument
-from tests.conftest import STARTER
 
 
 def context_at(shape, indent, after, left=""):
@@ -23,11 +20,6 @@ def context_at(shape, indent, after, left=""):
 
 
 LINE = context_at("line", "    ", "")
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
 
 
 def block(indent):
@@ -167,37 +159,33 @@ def test_a_beginning_that_is_a_name_as_well_stays_while_it_is_typed():
     assert [(one.text, one.is_name) for one in found] == [("unt(x)", False), ("unt", False)]
 
 
-def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_what_the_first_leaves(tokens):
-    context = context_at("line", "", "\n", left="x = ")
-    texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
-    healed, unchanged = texts.prompt.spelling.healed.decode(), Weights(0, 1, 1, 0, 0, 0)
-    begun = [Draft(tuple(tokens.encode(healed + text)), math.log(0.5)) for text in ("error", "errors as")]
-    drafts = [Completion("error.code", 0.8), Completion("errors as found", 0.04)]
-    found = beginnings(begun, drafts, texts, unchanged)
+UNCHANGED = Weights(0, 1, 1, 0, 0, 0)
+
+
+def begun(said, drafts, is_usable=lambda text: True):
+    """The beginnings of drafts, of what was said on the way, each with its probability."""
+    written = [(text, math.log(p)) for text, p in said.items()]
+    completions = [Completion(text, p) for text, p in drafts.items()]
+    return beginnings(written, completions, UNCHANGED, is_usable)
+
+
+def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_what_the_first_leaves():
+    found = begun({"error": 0.5, "errors as": 0.5}, {"error.code": 0.8, "errors as found": 0.04})
     assert found == {"error": 0.8, "errors as": pytest.approx(0.2)}
 
 
-def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that(tokens):
-    context = context_at("line", "", "\n", left="x = ")
-    texts = DraftText(tokens, tokens.prompt("x = ", "\n"), context)
+def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that():
     said = {"tot": 0.9, "total": 0.8, "total(": 0.5, "total( ": 0.4, "total(row": 0.3, "other": 0.2, "else": 0.1}
-    healed = texts.prompt.spelling.healed.decode()
-    begun = [Draft(tuple(tokens.encode(healed + text)), math.log(p)) for text, p in said.items()]
-    drafts = [Completion("total(rows)", 0.2), Completion("otherwise", 0.1)]
-    unchanged = Weights(0, 1, 1, 0, 0, 0)
-    found = beginnings(begun, drafts, texts, unchanged)
+    found = begun(said, {"total(rows)": 0.2, "otherwise": 0.1})
     assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.8, "total(": 0.5}
 
 
-def test_a_beginning_that_repeats_the_line_below_is_not_offered(tokens):
+def test_a_beginning_that_repeats_the_line_below_is_not_offered():
     context = context_at("line", "", "\nreturn\n")
-    texts = DraftText(tokens, tokens.prompt("x = 1\n", "\nreturn\n"), context)
-    healed, drafts = (
-        texts.prompt.spelling.healed.decode(),
-        [Completion("return x", 0.2), Completion("raise x", 0.2)],
-    )
-    begun = [Draft(tuple(tokens.encode(healed + word)), -0.1) for word in ("return", "raise")]
-    assert set(beginnings(begun, drafts, texts, WITH_NGRAMS)) == {"raise"}
+    said = {"return": 0.9, "raise": 0.9}
+    assert set(begun(said, {"return x": 0.2, "raise x": 0.2}, partial(can_be_offered, context=context))) == {
+        "raise"
+    }
 
 
 def test_a_draft_without_a_line_end_was_cut_off():

@@ -10,8 +10,8 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.evaluation.bench.prompt_reading import after_each_key
 from spd_lsp.settings import Settings
+from tests.completion.test_prompt_reading import after_each_key
 from tests.lsp.test_real_models import LINES
 
 ABOVE, TYPED, BELOW = ("\n".join(LINES[start:end]) for start, end in ((0, 12), (12, 19), (19, None)))

@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import (
     CompletionRequest,
     RecentResults,

@@ -13,7 +13,8 @@ from typing import Any
 
 from spd_lsp.cli import main
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 
 
 def run(written: Path, arguments: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.evaluation.bootstrap import Bootstrap, resample_counts
+from spd_lsp.evaluation.bootstrap import Bootstrap, Interval, mean_intervals, resample_counts
 
 ONES = np.ones
 
@@ -59,10 +59,10 @@ def test_differences_are_paired():
 
 def test_the_width_is_that_of_theory_where_nothing_clusters():
     random = np.random.default_rng(2)
-    values = (random.random((2000, 1)) < 0.3).astype(float)
-    names = [str(i) for i in range(2000)]
-    (found,) = Bootstrap(names, names).intervals(values, ONES((2000, 1)))
-    theory = 2 * 1.96 * (0.3 * 0.7 / 2000) ** 0.5
+    values = (random.random((500, 1)) < 0.3).astype(float)
+    names = [str(i) for i in range(500)]
+    (found,) = Bootstrap(names, names).intervals(values, ONES((500, 1)))
+    theory = 2 * 1.96 * (0.3 * 0.7 / 500) ** 0.5
     # A package of one file is drawn once, its file within it for certain: the plain bootstrap.
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
 
@@ -70,3 +70,10 @@ def test_the_width_is_that_of_theory_where_nothing_clusters():
 def test_nothing_to_divide_by_is_no_number():
     (found,) = Bootstrap(["a"], ["x"]).intervals(np.zeros((1, 1)), np.zeros((1, 1)))
     assert np.isnan(found.mean)
+
+
+def test_a_mean_is_of_what_was_measured_and_written_with_its_interval():
+    groups = [("a", "x"), ("a", "x"), ("b", "y")]
+    first, second = mean_intervals(np.array([[1.0, 2.0], [np.nan, 4.0], [3.0, 6.0]]), groups)
+    assert (first.mean, second.mean) == (2.0, 4.0)
+    assert f"{Interval(1.0, 0.5, 2.0):.1f}" == "1.0 (0.5 to 2.0)"

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.lsp.features import create_server
 from spd_lsp.lsp.server import SpdServer
 from spd_lsp.lsp.transport.serve import session as serve

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from spd_lsp.completion.calibration import Match
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion, Match
 from spd_lsp.lsp.completion_items import (
     MAX_LABEL_CHARS,
     CursorLine,

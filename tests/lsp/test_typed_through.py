@@ -13,7 +13,7 @@ COMPLETION = "textDocument/completion"
 # A server whose drafts depend on what is left of the cursor, and which tells how often they were asked for.
 SCRIPTED = """
 import dataclasses, sys
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.lsp import features, idle_work
 from spd_lsp.lsp.transport import serve
 from tests.lsp.lsp_client import FakeCompleter

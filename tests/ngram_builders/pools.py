@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from ngram_builders.ngrams import Run, hash_contexts, other, prune
+from ngram_builders.ngrams import Run, hash_bits, other, prune
 from ngram_builders.table.format import COUNT_OVERFLOW, Columns
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.reference import (
@@ -18,6 +18,7 @@ from tests.ngram_builders.reference import (
     LARGE_VOCABULARY,
     Documents,
     documents,
+    hash_of,
     run_of_texts,
     successors,
 )
@@ -82,21 +83,22 @@ class Case:
 def counted(pool: Sequence[Columns]) -> Followed:
     """Return what follows a context according to all rows of some columns, looked up in a dictionary."""
     vocab_size = pool[0].vocab_size if pool else 1
-    rows: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    rows: dict[int, Counter[int]] = defaultdict(Counter)
     for columns in pool:
         for order in columns.orders:
             directory = columns.order_directory(order)
             first, end = int(directory[0]), int(directory[-1])
             widths, tokens, counts = columns.read_rows(first, end)
-            hashes = np.repeat(columns.hashes(order, first, end)[0], widths)
-            for hashed, token, count in zip(hashes.tolist(), tokens.tolist(), counts.tolist(), strict=True):
-                rows[order, hashed][token] += count
+            contexts = columns.hashes(order, first, end)[0] | (order - 2) << hash_bits(vocab_size)
+            hashes = np.repeat(contexts, widths).tolist()
+            for hashed, token, count in zip(hashes, tokens.tolist(), counts.tolist(), strict=True):
+                rows[hashed][token] += count
 
     def followed(context: Sequence[int], order: int) -> Counter[int]:
-        if len(context) < order - 1:
+        known = tuple(context[-order + 1 :])
+        if len(known) < order - 1 or max(known) >= other(vocab_size):
             return Counter()
-        latest_first = np.array(context[:-order:-1])
-        return rows.get((order, int(hash_contexts(latest_first, vocab_size)[-1])), Counter()).copy()
+        return rows.get(hash_of(known, vocab_size, order), Counter()).copy()
 
     return followed
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ngram_builders.counting.external_merge import NgramCounter
-from ngram_builders.ngrams import ORDERS, Run, count_streams, hash_contexts, order_shift, other, token_bits
+from ngram_builders.ngrams import ORDERS, Run, count_streams, other, token_bits
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
@@ -46,8 +47,14 @@ def successors(texts: Documents, order: int) -> Successors:
 
 def record(order: int, context: Sequence[int], token: int, vocab_size: int) -> int:
     """Return the record that represents an n-gram."""
-    hashed = int(hash_contexts(np.array(context[::-1]), vocab_size)[-1])
-    return (order - 2) << order_shift(vocab_size) | hashed << token_bits(vocab_size) | token
+    return hash_of(tuple(context), vocab_size, order) << token_bits(vocab_size) | token
+
+
+@cache
+def hash_of(context: tuple[int, ...], vocab_size: int, order: int) -> int:
+    """Return the hash of a context of order - 1 tokens, with the order above it."""
+    run = count_streams([np.array([*context, 0])], orders=(order,), vocab_size=vocab_size)
+    return run.record(0) >> token_bits(vocab_size)
 
 
 def expected_run(

@@ -1,4 +1,4 @@
-"""Tables of a few tokens for registries, their probabilities, and names of unfinished ones."""
+"""Tables of a few tokens for registries, and their probabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.registry.domains import NgramTable
-from ngram_builders.scratch import scratch_path
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
@@ -29,9 +28,3 @@ def probability_after(table: Table, context: int, token: int) -> float:
 def names(domains: list[tuple[NgramTable, float]]) -> list[tuple[str, float]]:
     """Return the names and weights of domains."""
     return [(domain.name, weight) for domain, weight in domains]
-
-
-def unfinished_name(process: int) -> str:
-    """Return the name of a table that a process of this machine is writing."""
-    here = scratch_path(Path("table")).name.split("-")[0]
-    return f"{here}-{process}-abc.tmp"

@@ -28,19 +28,15 @@ from ngram_builders.table.format import Columns
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.suffix_array import SearchedTexts, find_occurrences
+from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 
-END = 256
 WORDS = "abba ab = (x) return self.name\n"
 EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none() | st.text("ab =\n", max_size=30))
 
 
-def encode(texts: Sequence[str]) -> list[list[int]]:
-    return [list(text.encode()) for text in texts]
-
-
 def run(registry: Registry, repo: Path, **options: Any) -> BuildSummary:
-    made: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": 257, "incremental": True}
-    return build([repo], "mine", encode, registry=registry, **{**made, **options})
+    tokens: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+    return build([repo], "mine", encode, registry=registry, **{**tokens, "incremental": True, **options})
 
 
 def extend(registry: Registry, repo: Path) -> NgramTable:
@@ -109,11 +105,6 @@ def repo(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "ngrams")
-
-
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(steps=st.lists(st.lists(EDIT, min_size=1, max_size=3), min_size=1, max_size=5), seed=st.integers(0, 99))
@@ -178,19 +169,6 @@ def test_a_segment_replaces_the_one_before(registry: Registry, repo: Path) -> No
     assert len(segments) == 4 and [path for path in segments if path.exists()] == list(
         registry.find("mine").segments
     )
-
-
-def test_a_file_that_is_deleted_again_is_forgotten(registry: Registry, repo: Path, tmp_path: Path) -> None:
-    before = extend(registry, repo)
-    for text in ("x = 1\n", "y = 2\n"):
-        (repo / "new.py").write_text(text)
-        extend(registry, repo)
-    (repo / "new.py").unlink()
-    domain = extend(registry, repo)
-    assert domain.path == before.path
-    check_equal(domain, before, repo, random.Random(0))
-    (repo / "new.py").write_text("x = 1\n")
-    assert extend(registry, repo).path == before.path
 
 
 def test_what_is_undone_leaves_no_counts(registry: Registry, repo: Path) -> None:
@@ -263,17 +241,6 @@ def test_a_truncated_segment_is_refused_in_a_sentence_and_the_next_build_writes_
     assert extend(registry, repo).segments == ()
 
 
-def test_files_that_no_index_names_are_pruned_and_segments_in_use_are_not(registry: Registry, repo: Path) -> None:
-    extend(registry, repo)
-    (repo / "new.py").write_text("x = 1\n")
-    domain = extend(registry, repo)
-    orphan = domain.path.with_name(f"table-{'0' * 32}.ngt")
-    orphan.write_bytes(b"")
-    done, failed = registry.prune()
-    assert ([one.path for one in done], failed) == ([orphan], [])
-    assert all(path.exists() for path in domain.paths)
-
-
 def test_an_export_is_one_file_with_the_counts_of_a_rebuilt_table(
     registry: Registry, repo: Path, tmp_path: Path
 ) -> None:
@@ -299,5 +266,5 @@ def test_a_segment_is_not_imported_as_a_table(registry: Registry, repo: Path) ->
     extend(registry, repo)
     (repo / "new.py").write_text("x = 1\n")
     (segment,) = extend(registry, repo).segments
-    with pytest.raises(UserError, match="only what changed in another table; export that"):
+    with pytest.raises(UserError, match="only what changed in another table; export it again"):
         import_table(registry, segment, "part")

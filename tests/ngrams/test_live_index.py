@@ -20,6 +20,7 @@ from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, with_bounda
 from ngram_builders.registry.domains import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
+from ngram_builders.sources.rules.ignores import Exclusion
 from ngram_builders.table.suffix_array import build_suffix_array
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -366,9 +367,8 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
 
 
 def test_a_folder_that_cannot_be_listed_loses_nothing(live: LiveIndex, repository: Path, monkeypatch: Any):
-    monkeypatch.setattr(
-        "spd_lsp.ngrams.file_sync.walk_sources", lambda *_: iter([(str(repository), "unreadable")])
-    )
+    found = [(str(repository), Exclusion("unreadable"))]
+    monkeypatch.setattr("spd_lsp.ngrams.file_sync.walk_sources", lambda *_: iter(found))
     rescan(live)
     assert not len(held(live))
 

@@ -21,7 +21,6 @@ from spd_lsp.training.documents import (
     file_document,
     infilling_document,
     part_of_line,
-    plain_document,
     rest_of_bracket,
     rest_of_line_span,
     some_lines,
@@ -126,10 +125,6 @@ def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, source
     found = list(with_gaps(text, tokenizer, 1024, random.Random(3)))
     assert len(found) == len(list(split_text(text, random.Random(3)))) or len(found) > 3
     assert all(document.ids[0] == SUFFIX_ID for document in found)
-
-
-def test_a_plain_document_is_the_text_and_its_end(tokenizer: Tokenizer) -> None:
-    assert plain_document("x = 1\n", tokenizer).ids == [*tokenizer.encode("x = 1\n").ids, END_ID]
 
 
 def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:

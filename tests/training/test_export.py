@@ -65,14 +65,16 @@ def test_the_card_counts_the_sources_and_states_the_losses(
     tmp_path: Path, manifest: list[dict[str, Any]], tokenizer: Tokenizer, model: LlamaForCausalLM
 ) -> None:
     progress = {"tokens": 731_136, "seconds": 9.0, "parameters": 9}
-    facts = collect_facts({"decay": 300_000}, progress, LOSSES, manifest, tokenizer, model.config)
+    facts = collect_facts(
+        {"tokens": 730_080, "decay": 300_000}, progress, LOSSES, manifest, tokenizer, model.config
+    )
     write_card(tmp_path, facts)
     card = (tmp_path / "MODEL_CARD.md").read_text()
     assert "| python | 1 | 3 | 1.5 |" in card
     assert "| rust | 3.000 | 1.082 | 2.000 | 0.962 | 10 |" in card
     assert "Llama: 2 layers, width 64, 4 heads, feed-forward 96" in card
     assert "byte-level BPE, 320 tokens" in card
-    assert "train --tokens 431136 --work DIR\npython -m spd_lsp.training decay --decay 300000 --work DIR" in card
+    assert "train --tokens 730080 --decay 300000 --work DIR" in card
     written = json.loads((tmp_path / "training.json").read_text())
     assert written == facts
     assert written["sources"] == manifest

@@ -30,8 +30,6 @@ def work(model: LlamaForCausalLM, tokenizer_folder: Path, tmp_path: Path) -> Pat
     record_plan(work / "run", PLAN)
     (work / "tokenizer").symlink_to(tokenizer_folder)
     model.config.save_pretrained(work / "run" / "start")
-    (work / "corpus").mkdir()
-    (work / "corpus" / "sources.json").write_text("[]")
     return work
 
 
@@ -44,7 +42,6 @@ def test_a_packed_run_can_be_resumed_elsewhere(work: Path, model: LlamaForCausal
         work / "tokenizer/tokenizer.json"
     ).read_bytes()
     assert json.loads((there / "run" / "plan.json").read_text()) == asdict(PLAN)
-    assert not (there / "corpus").exists()
     steps: list[int] = []
     train(model, ROWS, PLAN, there / "run", lambda progress, loss: steps.append(progress.step))
     assert steps == [3, 4]

@@ -41,7 +41,7 @@ def naive(
     return counts, sharing
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(packages=PACKAGES, order=st.integers(2, 4))
 def test_a_tally_is_what_a_loop_counts(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], order: int
@@ -53,7 +53,7 @@ def test_a_tally_is_what_a_loop_counts(
     )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(packages=PACKAGES)
 def test_the_table_answers_as_a_loop_over_all_packages(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory

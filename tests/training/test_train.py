@@ -82,10 +82,6 @@ def test_the_rate_warms_up_stays_constant_and_falls_to_zero(tokens: int, factor:
     assert rate_factor(Progress(tokens=tokens), plan) == pytest.approx(factor)
 
 
-def test_without_a_decay_the_rate_stays_however_long_the_run_is() -> None:
-    assert rate_factor(Progress(tokens=999), TrainingPlan(tokens=1000, warm_up=100)) == 1.0
-
-
 def test_a_run_without_optimiser_state_warms_up_again() -> None:
     plan = TrainingPlan(tokens=10**9, warm_up=100)
     steps = [Progress(tokens=10**6, step=step, resumed=50) for step in (50, 59, 69, 100)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ngram_builders.sources.filters import SECRET
-from ngram_builders.sources.git_repository import GIT, WorkTree, git_folder
+from ngram_builders.sources.git_repository import GIT, git_folder
 from ngram_builders.sources.name_rules import INTERNAL, SYMLINK, VENDORED, WORKTREE, check_folder_name
 from ngram_builders.sources.rules.attributes import (
     ATTRIBUTES_FILE,
@@ -42,44 +42,34 @@ class Exclusion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ignores:
-    """The ignore files in force in one folder, by kind, innermost first; the first that has a rule decides.
-
-    As in git, `.gitignore` says nothing about what is tracked; attributes and the user do.
-    """
+    """The ignore files in force in one folder, by kind, innermost first; the first that has a rule decides."""
 
     files: tuple[tuple[IgnoreFile, ...], ...] = ((),) * len(_IGNORE_FILES)
     attributes: Attributes = field(default_factory=Attributes)
     include: IgnoreFile | None = None
     exclude: IgnoreFile | None = None
-    work_tree: WorkTree | None = None
-    untracked: Exclusion | None = None  # why only what git tracks counts here
+    in_git: bool = False  # whether a work tree is around
     outside: Exclusion | None = None  # why only what is brought back counts here
     is_included: bool = False  # whether the user included a folder around
 
     def enter(self, folder: str, names: Collection[str]) -> Ignores:
         """Return the rules in force inside a folder that holds these names."""
-        inner, attributes, work_tree, untracked = list(self.files), self.attributes, self.work_tree, self.untracked
+        inner, attributes = list(self.files), self.attributes
         if GIT in names:
             exclude = _read_ignore_file(str(git_folder(folder) / "info" / "exclude"), folder, flags=0)
             inner[0] = (exclude,) if exclude else ()
-            attributes, work_tree, untracked = Attributes(), WorkTree(folder), None
+            attributes = Attributes()
         for kind, name in enumerate(_IGNORE_FILES):
             if name in names and (file := _read_ignore_file(os.path.join(folder, name), folder)):  # noqa: PTH118
                 inner[kind] = (file, *inner[kind])
         if ATTRIBUTES_FILE in names:
             attributes = attributes.enter(folder)
-        if inner == list(self.files) and attributes is self.attributes and work_tree is self.work_tree:
-            return self
-        return replace(self, files=tuple(inner), attributes=attributes, work_tree=work_tree, untracked=untracked)
+        return replace(self, files=tuple(inner), attributes=attributes, in_git=self.in_git or GIT in names)
 
     @property
     def is_too_deep(self) -> bool:
         """Whether more ignore files lie one below the other than anybody writes: each is asked for each path."""
         return max(self.attributes.depth, *map(len, self.files)) > _MAX_NESTED
-
-    def tracks(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether git tracks a file, or anything in a folder."""
-        return self.work_tree is not None and self.work_tree.tracks(path, is_folder=is_folder)
 
     # --- a file -----------------------------------------------------------------------------------------------
 
@@ -92,15 +82,7 @@ class Ignores:
             return None
         if by_name and not (by_name == GENERATED and self.attributes.state(LINGUIST_GENERATED, path)[0] is False):
             return Exclusion(by_name)
-        return excluded or self._find_untracked(path, name) or self._find_attribute(path)
-
-    def _find_untracked(self, path: str, name: str) -> Exclusion | None:
-        """Find the ignore file that excludes a file."""
-        if self.untracked is not None and not self.tracks(path):
-            return self.untracked
-        is_free = not any(file.may_match(name) for file in self.files[0]) or self.tracks(path)
-        by_git = None if is_free else self._find_rule(0, path, name, is_folder=False)
-        return by_git or self._find_rule(1, path, name, is_folder=False)
+        return excluded or self._find_ignored(path, name, is_folder=False) or self._find_attribute(path)
 
     def _find_attribute(self, path: str) -> Exclusion | None:
         """Find the attribute that excludes a file, or the reason for which nothing around it counts."""
@@ -122,13 +104,9 @@ class Ignores:
         if excluded := self._find_excluded(path, name, is_folder=True):
             return excluded
         if _decides(self.include, path, name, is_folder=True):
-            return replace(self, untracked=None, outside=None, is_included=True)
-        by_git, by_user = (self._find_rule(kind, path, name, is_folder=True) for kind in range(len(_IGNORE_FILES)))
-        by_git = self.untracked or by_git
-        is_tracked = by_git is None or self.tracks(path, is_folder=True)
-        inner = self if by_git is self.untracked else replace(self, untracked=by_git)
-        why = by_name and Exclusion(by_name)
-        return inner.leave(path, why or (None if is_tracked else by_git) or by_user or self.outside)
+            return replace(self, outside=None, is_included=True)
+        why = Exclusion(by_name) if by_name else self._find_ignored(path, name, is_folder=True)
+        return self.leave(path, why or self.outside)
 
     def leave(self, path: str, why: Exclusion | None) -> Ignores | Exclusion:
         """Return the rules for an excluded folder if something in it is brought back; else what excludes it."""
@@ -140,19 +118,21 @@ class Ignores:
             return self
         leads = self.include is not None and self.include.leads_below(path, negated=False)
         leads = leads or (why.reason == VENDORED and self.attributes.leads_below(path))
-        return replace(self, untracked=None, outside=why) if leads else why
+        return replace(self, outside=why) if leads else why
 
     def _find_excluded(self, path: str, name: str, *, is_folder: bool) -> Exclusion | None:
         """Find the user's glob that excludes a path."""
         rule = _decides(self.exclude, path, name, is_folder=is_folder)
         return Exclusion("excluded", f"--exclude {rule.text}") if rule else None
 
-    def _find_rule(self, kind: int, path: str, name: str, *, is_folder: bool) -> Exclusion | None:
-        """Find the rule of one kind of file that excludes a path."""
-        for file in self.files[kind]:
-            if rule := file.last_match(path, name, is_folder):
-                excluded = Exclusion(f"ignored by {_IGNORE_FILES[kind]}", file.describe(rule))
-                return None if rule.negated else excluded
+    def _find_ignored(self, path: str, name: str, *, is_folder: bool) -> Exclusion | None:
+        """Find the rule that excludes a path; of each kind of file the innermost with a rule about it decides."""
+        for kind, files in zip(_IGNORE_FILES, self.files, strict=True):
+            for file in files:
+                if rule := file.last_match(path, name, is_folder):
+                    if not rule.negated:
+                        return Exclusion(f"ignored by {kind}", file.describe(rule))
+                    break
         return None
 
 

@@ -10,7 +10,7 @@ import functools
 import importlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser, Tree
@@ -90,16 +90,13 @@ _SCRIPT_WRAPPERS = {
     "arguments": "",
     "pair": "value",
 }
-_SCRIPT_FUNCTIONS = _names(
-    "function_declaration generator_function_declaration method_definition function_expression arrow_function"
-    " generator_function"
-)
-
-_SCRIPT_NAME = re.compile(r"\b(?:function\*?|class|interface|enum|namespace|type)\s+\w*$")
 
 _JAVASCRIPT = Language(
     module="tree_sitter_javascript",
-    functions=_SCRIPT_FUNCTIONS,
+    functions=_names(
+        "function_declaration generator_function_declaration method_definition function_expression arrow_function"
+        " generator_function"
+    ),
     classes=_names("class_declaration class object"),
     bare=_names("object"),
     constructors=_names("constructor"),
@@ -109,31 +106,22 @@ _JAVASCRIPT = Language(
     leading=_names("decorator"),
     comments=_names("comment html_comment"),
     bodies=_names("statement_block class_body switch_body"),
-    new_name=_SCRIPT_NAME,
+    new_name=re.compile(r"\b(?:function\*?|class|interface|enum|namespace|type)\s+\w*$"),
     opens=_BRACE,
 )
 
 
 def _typescript(entry: str) -> Language:
-    """Return the row of one of TypeScript's two grammars."""
-    return Language(
+    """Return the row of one of TypeScript's two grammars, which is JavaScript's and more."""
+    more_classes = "abstract_class_declaration interface_declaration enum_declaration internal_module module"
+    return replace(
+        _JAVASCRIPT,
         module="tree_sitter_typescript",
         entry=entry,
-        functions=_SCRIPT_FUNCTIONS,
-        classes=_names(
-            "class_declaration class abstract_class_declaration interface_declaration enum_declaration"
-            " internal_module module object"
-        ),
-        bare=_names("object"),
-        constructors=_names("constructor"),
+        classes=_JAVASCRIPT.classes | _names(more_classes),
         imports=_names("import_statement import_alias"),
-        import_line=_JAVASCRIPT.import_line,
         wrappers={**_SCRIPT_WRAPPERS, "public_field_definition": "value", "ambient_declaration": ""},
-        leading=_names("decorator"),
-        comments=_names("comment html_comment"),
-        bodies=_names("statement_block class_body switch_body interface_body enum_body object_type"),
-        new_name=_SCRIPT_NAME,
-        opens=_BRACE,
+        bodies=_JAVASCRIPT.bodies | _names("interface_body enum_body object_type"),
     )
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import model_options, print_status
-from spd_lsp.completion.loading import load_completer
+from spd_lsp.command_options import model_options
 from spd_lsp.progress import progress
 from spd_lsp.settings import Settings
 
@@ -24,10 +23,8 @@ _MAX_DRAFTS = 16
 
 _EXAMPLES = """\b
 Examples:
-  spd-lsp bench -k 1,3,8 --out bench.md --out bench.png
-  spd-lsp bench --typing app.py --typing tests.py --keys 500
-  spd-lsp bench --stages ~/code/project
-  spd-lsp bench --reading ~/code/project --files 8"""
+  spd-lsp bench -k 1,3,8 --out bench.md
+  spd-lsp bench --typing app.py --typing tests.py --keys 500"""
 
 
 @click.command("bench", epilog=_EXAMPLES)
@@ -63,31 +60,12 @@ Examples:
     is_flag=True,
     help="With --typing, wait for every answer: a busy machine hardly changes the counts, but times mean nothing.",
 )
-@click.option(
-    "--stages",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="REPO",
-    help="Instead, type lines into a repository's files, and show where a completion's processor time goes.",
-)
-@click.option(
-    "--reading",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="REPO",
-    help="Instead, type lines into a repository's files, and count the tokens that the model reads at each key.",
-)
-@click.option(
-    "--files",
-    type=click.IntRange(1),
-    default=40,
-    show_default=True,
-    help="With --stages or --reading, files to type in.",
-)
 @click.option("--memory/--no-memory", default=True, help="Measure memory, each contender in its own process.")
 @click.option(
     "--out",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write a .md, .json or .png file; may be repeated.",
+    help="Also write a .md or .json file; may be repeated.",
 )
 @click.pass_obj
 def bench(
@@ -102,16 +80,13 @@ def bench(
     typing: tuple[Path, ...],
     keys: int,
     wait: bool,
-    stages: Path | None,
-    reading: Path | None,
-    files: int,
     memory: bool,
     out: tuple[Path, ...],
 ) -> None:
     """Measure the speed of drafts on this machine.
 
-    Superposed decoding beside greedy, nucleus and beam search, here and in transformers and llama.cpp. All run in
-    turn, round by round; medians and quartiles are printed. Use an idle machine.
+    Superposed decoding beside greedy, nucleus and beam search, here and in transformers. All run in turn, round
+    by round; medians and quartiles are printed. Use an idle machine.
     """
     for name in THREAD_VARIABLES:  # read when the libraries are loaded, which is below
         os.environ[name] = str(threads)
@@ -130,12 +105,6 @@ def bench(
             chosen = replace(settings, model=model, device=device)
             _write(record_typing(typing, keys, chosen, report, waits=wait), out)
         return
-    if stages:
-        _write(_stages_report(replace(settings, model=model, device=device), stages, files), out)
-        return
-    if reading:
-        _write(_reading_report(settings, model, reading, files), out)
-        return
     options = BenchOptions(
         folder=locate(model),
         model=model,
@@ -150,22 +119,6 @@ def bench(
     with progress() as report:
         finished = bench_report(run_bench(options, report))
     _write(finished, out)
-
-
-def _stages_report(settings: Settings, folder: Path, files: int) -> Report:
-    from spd_lsp.evaluation.bench.stages import stages_report
-
-    completer = load_completer(replace(settings, indexing="off"), print_status)
-    with progress() as report:
-        return stages_report(folder, files, completer, report)
-
-
-def _reading_report(settings: Settings, model: str, folder: Path, files: int) -> Report:
-    from spd_lsp.evaluation.bench.prompt_reading import reading_report
-    from spd_lsp.models.checkpoint.hub import locate
-
-    with progress() as report:
-        return reading_report(folder, files, locate(model), settings.context_tokens, report)
 
 
 def _write(report: Report, out: Sequence[Path]) -> None:

@@ -1,36 +1,29 @@
 """The contenders: each writes k drafts of N tokens after the same prompt, read with an empty cache.
 
 `superposed` and `best-first` look up n-grams; the others do not, and so are at their fastest. `greedy` is a bare
-loop over one row. Those named after transformers are its `generate`, batched, with its own cache. `llama.cpp` is
-that library, with k rows that begin with the most likely tokens and continue greedily. The others drive this
-project's engine. End of text stops none of them. `reading` reads as many bytes as the model's weights take: the
-least that any of them needs for a token.
+loop over one row. Those named after transformers are its `generate`, batched, with its own cache. The others drive
+this project's engine. End of text stops none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from spd_lsp.decoding.candidates import Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bench.clocks import CallTimer, Clocks, Timing, now
-from spd_lsp.evaluation.bench.machine import WeightReader
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.sampling import TOP_P
+from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
-
-if TYPE_CHECKING:
-    from spd_lsp.evaluation.bench.llama_cpp import LlamaCpp
-    from spd_lsp.models.base import Engine
 
 _HISTORY = 16  # tokens before the drafts that n-grams can reach back to
 _WITH_NGRAMS = ("superposed", "best-first")
-WHOLE = np.ones(1)
-LLAMA_CPP = "llama.cpp"
+_WHOLE = np.ones(1)
 TRANSFORMERS = "transformers"  # how its contenders' names begin
 
 
@@ -43,11 +36,9 @@ class BenchSetup:
     prompt: tuple[int, ...]
     tokens: int
     interpolation: Interpolation | None = None
-    reader: WeightReader | None = None
-    llama_cpp: LlamaCpp | None = None
 
 
-def clear_cache(model: Engine) -> None:
+def _clear_cache(model: Engine) -> None:
     """Make a model forget all prompts."""
     del model.prompts[:-1]
     model.crop(0)
@@ -60,7 +51,7 @@ def _never_stop(ids: tuple[int, ...]) -> bool:
 
 def _run_decoder(name: str, setup: BenchSetup, k: int) -> Timing:
     assert setup.model is not None
-    clear_cache(setup.model)
+    _clear_cache(setup.model)
     model: Any = CallTimer(setup.model, untimed=("prefill",))
     ngrams: Any = None
     if name in _WITH_NGRAMS and setup.interpolation is not None:
@@ -86,12 +77,12 @@ def _run_decoder(name: str, setup: BenchSetup, k: int) -> Timing:
 def _run_greedy(setup: BenchSetup) -> Timing:
     """The most likely token, again and again: the least that one draft can cost in this engine."""
     assert setup.model is not None
-    clear_cache(setup.model)
+    _clear_cache(setup.model)
     model: Any = CallTimer(setup.model, untimed=("prefill",))
     began = now()
     last = int(np.argmax(model.prefill(setup.prompt, lambda: None)))
     for _ in range(setup.tokens - 1):
-        last = int(np.argmax(model.step([last], WHOLE)))
+        last = int(np.argmax(model.step([last], _WHOLE)))
     ended = now()
     passes = setup.tokens
     return Timing(model.first_call - began, ended - model.first_call, passes, passes, passes - 1, model.total)
@@ -124,33 +115,8 @@ def _run_transformers(setup: BenchSetup, k: int, **options: Any) -> Timing:
         written.cpu()
         ended = now()
     assert written.shape == (k, len(setup.prompt) + setup.tokens)
-    return _uncounted(began, token_times[0], ended, setup, k)
-
-
-def _run_llama_cpp(setup: BenchSetup, k: int) -> Timing:
-    """k rows of llama.cpp, one pass for a token of each."""
-    assert setup.llama_cpp is not None
-    first: list[Clocks] = []
-    began = now()
-    setup.llama_cpp.drafts(setup.prompt, k, setup.tokens, lambda: first.append(now()))
-    return _uncounted(began, first[0], now(), setup, k)
-
-
-def _uncounted(began: Clocks, first: Clocks, ended: Clocks, setup: BenchSetup, k: int) -> Timing:
-    """The timing of a library that reads k rows in each pass."""
     tokens = setup.tokens
-    return Timing(first - began, ended - first, tokens, tokens, k * (tokens - 1))
-
-
-def _run_reading(setup: BenchSetup) -> Timing:
-    """All weights read once for each token, and nothing else."""
-    assert setup.reader is not None
-    began = now()
-    setup.reader.read()
-    first = now()
-    for _ in range(setup.tokens - 1):
-        setup.reader.read()
-    return Timing(first - began, now() - first, setup.tokens, 0, 0)
+    return Timing(token_times[0] - began, ended - token_times[0], tokens, tokens, k * (tokens - 1))
 
 
 CONTENDERS: dict[str, Callable[[BenchSetup, int], Timing]] = {
@@ -162,15 +128,13 @@ CONTENDERS: dict[str, Callable[[BenchSetup, int], Timing]] = {
     "transformers greedy": lambda setup, k: _run_transformers(setup, 1, do_sample=False),
     "transformers nucleus": lambda setup, k: _run_transformers(setup, k, do_sample=True, top_p=TOP_P, top_k=0),
     "transformers beam": lambda setup, k: _run_transformers(setup, k, do_sample=False, num_beams=k),
-    LLAMA_CPP: _run_llama_cpp,
-    "reading": lambda setup, k: _run_reading(setup),
 }
-SINGLE = ("reading", "greedy", "transformers greedy")  # write one draft, whatever k
+SINGLE = ("greedy", "transformers greedy")  # write one draft, whatever k
 
 
 def contender_keys(ks: Sequence[int], skipped: Sequence[str] = ()) -> list[tuple[str, int]]:
     """All contenders by name and k; nucleus and beam begin at 2, since one row is greedy."""
     batched = [name for name in CONTENDERS if name not in (*SINGLE, *skipped)]
     return [(name, 1) for name in SINGLE if name not in skipped] + [
-        (name, k) for k in ks for name in batched if k > 1 or name in ("superposed", LLAMA_CPP)
+        (name, k) for k in ks for name in batched if k > 1 or name == "superposed"
     ]

@@ -1,4 +1,4 @@
-"""The machine: its name, how fast it reads weights, and how much memory a process uses."""
+"""The machine: its name, and how much time and memory processes use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-_WIDTH = 1024  # of the matrix that stands for a model's weights
-MAX_MATRIX_BYTES = 1 << 28  # far more than caches hold; for a larger model it is read several times
 
 
 def describe_machine(device: str) -> dict[str, str]:
@@ -51,52 +48,6 @@ def load_average() -> str:
     return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
 
 
-class WeightReader:
-    """A matrix that stands for a model's weights: reading it costs what reading them does.
-
-    A small model stays in the processor's cache from one token to the next, and so does a matrix of its size.
-    """
-
-    def __init__(self, size: int, device: str) -> None:
-        """`size`: bytes of weights."""
-        import torch
-
-        self.size = size
-        self.device = torch.device(device)
-        self.times = -(-size // MAX_MATRIX_BYTES)
-        rows = max(1, size // (4 * _WIDTH * self.times))
-        self.matrix = torch.ones((rows, _WIDTH), device=self.device)
-        self.vector = torch.ones(_WIDTH, device=self.device)
-        self.multiply = self._fastest()
-
-    def _fastest(self) -> Callable[[], Any]:
-        """A product of matrix and vector by torch, or by NumPy where that is faster."""
-        import time
-
-        import torch
-
-        products: list[Callable[[], Any]] = [lambda: torch.mv(self.matrix, self.vector)]
-        if self.device.type == "cpu":
-            matrix, vector = self.matrix.numpy(), self.vector.numpy()
-            products.append(lambda: matrix @ vector)
-
-        def seconds(product: Callable[[], Any]) -> float:
-            started = time.process_time()
-            product()
-            return time.process_time() - started
-
-        return min(products, key=lambda product: min(seconds(product) for _ in range(5)))
-
-    def read(self) -> None:
-        """Read as many bytes as the weights take."""
-        for _ in range(self.times):
-            self.multiply()
-        if self.device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
-
-
 def processes_of(process: int) -> list[int]:
     """A process and those that it started, and these; it alone where the system does not say."""
     found = [process]
@@ -109,11 +60,6 @@ def processor_seconds(processes: Iterable[int]) -> float:
     """Processor time that processes have taken, 0 where the system does not say."""
     stats = (read_proc(process, "stat").rpartition(")")[2].split() for process in processes)
     return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
-
-
-def children_seconds() -> float:
-    """Processor time that the processes started by this one have taken."""
-    return processor_seconds(processes_of(os.getpid())[1:])
 
 
 def read_proc(process: int, name: str) -> str:

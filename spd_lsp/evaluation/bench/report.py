@@ -11,11 +11,9 @@ from statistics import median
 from typing import Any
 
 from spd_lsp.evaluation.bench.clocks import Clocks, Spread, ms_per_token, ratio
-from spd_lsp.evaluation.bench.contenders import LLAMA_CPP, SINGLE
-from spd_lsp.evaluation.bench.prefixes import COLD
+from spd_lsp.evaluation.bench.contenders import SINGLE
 from spd_lsp.evaluation.bench.run import BenchResults, Key
-from spd_lsp.evaluation.bootstrap import Interval
-from spd_lsp.evaluation.report_writer import Panel, PlotPoint, Report, ReportTable
+from spd_lsp.evaluation.report_writer import Report, ReportTable
 
 Clock = Callable[[Clocks], float]
 Rows = list[list[str]]
@@ -25,8 +23,7 @@ _TOKENS = """\
 Medians of {rounds} rounds, with quartiles; in each round each contender ran once, in a random order. The prompt
 was read with an empty cache each time. A token: {clock} for one more token of all k drafts. Times greedy: the
 median ratio within a round; where 1 lies between its quartiles, no difference is shown. Superposed drafts look
-up n-grams, the others do not. llama.cpp is called as a library: k rows
-that share the prompt, with keys and values in half precision."""
+up n-grams, the others do not."""
 _NAMES = {
     "superposed": "superposed decoding",
     "best-first": "best-first, one row a pass",
@@ -36,8 +33,6 @@ _NAMES = {
     "transformers greedy": "transformers greedy, one draft",
     "transformers nucleus": "transformers nucleus, batched",
     "transformers beam": "transformers beam search",
-    LLAMA_CPP: "llama.cpp, batched",
-    "reading": "reading the weights (limit)",
 }
 
 
@@ -46,30 +41,25 @@ _cpu: Clock = attrgetter("cpu")
 
 
 def bench_report(results: BenchResults) -> Report:
-    """Tables, the figure, the circumstances, and all rounds."""
+    """Tables, the circumstances, and all rounds."""
     clock = _cpu if results.machine["device"].startswith("cpu") else _wall
     kind = "processor time of all threads" if clock is _cpu else "wall clock"
     tables = {
         _TOKENS.format(rounds=results.asked["rounds"], clock=kind): _token_rows(results, clock),
         "Times superposed decoding with the same k:": _ratio_rows(results, clock),
-        "Where this project's decoders spend their time, and the limit of the machine:": _share_rows(
-            results, clock
-        ),
-        "A prompt read again, by what changed since the last request:": _prefix_rows(results, clock),
+        "Where this project's decoders spend their time:": _share_rows(results, clock),
     }
     if results.peaks:
         tables["Memory, each in a process of its own:"] = _memory_rows(results)
     parts = [ReportTable(caption, head, rows) for caption, (head, *rows) in tables.items()]
-    panel = Panel("k, drafts written at once", f"ms of {kind} for a token of all drafts", _series(results, clock))
-    return Report("bench", "Drafts per model pass, timed", _facts(results), parts, _data(results), [panel])
+    return Report("bench", "Drafts per model pass, timed", _facts(results), parts, _data(results))
 
 
 def _facts(results: BenchResults) -> dict[str, str]:
     before, after = results.load
     return {
-        "model": f"{results.asked['model']}, {results.weights / 1e6:,.1f} MB of weights a token",
+        "model": results.asked["model"],
         "engine": results.asked["engine"],
-        "llama.cpp": results.asked["llama.cpp"],
         "drafts": f"{results.asked['tokens']} tokens after a prompt of {results.prompt}",
         **results.machine,
         "load average": f"{before} before, {after} after",
@@ -90,17 +80,16 @@ def _token_rows(results: BenchResults, clock: Clock) -> Rows:
         own = ms_per_token(timings, clock)
         first = [1e3 * clock(timing.first) for timing in timings]
         whole = [1e3 * clock(timing.first + timing.rest) for timing in timings]
-        is_draft = key[0] != "reading"
         rows.append(
             [
                 _title(key),
                 milliseconds(own),
                 milliseconds(ms_per_token(timings, _wall)),
                 "" if key[0] == "greedy" else times(ratio(own, greedy)),
-                milliseconds(first) if is_draft else "",
-                milliseconds(whole) if is_draft else "",
-                f"{timings[0].passes or ''}",
-                f"{timings[0].rows or ''}",
+                milliseconds(first),
+                milliseconds(whole),
+                f"{timings[0].passes}",
+                f"{timings[0].rows}",
             ]
         )
     return rows
@@ -122,17 +111,8 @@ def _ratio_rows(results: BenchResults, clock: Clock) -> Rows:
 
 
 def _share_rows(results: BenchResults, clock: Clock) -> Rows:
-    """A row for each decoder of this project, and the speed of reading."""
-    limit = ms_per_token(results.runs["reading", 1], clock)
-    rate = results.weights / (Spread.of(limit).median / 1e3) / 1e9
-    head = [
-        "",
-        "n-gram look-ups",
-        "choosing tokens",
-        "model passes",
-        f"times reading the weights at {rate:.1f} GB/s",
-    ]
-    rows = [head]
+    """A row for each decoder of this project."""
+    rows = [["", "n-gram look-ups", "choosing tokens", "model passes"]]
     for key, timings in results.runs.items():
         if not all(timing.model.wall for timing in timings):
             continue
@@ -141,16 +121,7 @@ def _share_rows(results: BenchResults, clock: Clock) -> Rows:
             for parts in ([t.ngrams for t in timings], [t.model for t in timings])
         )
         choosing = [1 - a - b for a, b in zip(ngrams, model, strict=True)]
-        shares = [f"{median(values):.1%}" for values in (ngrams, choosing, model)]
-        rows.append([_title(key), *shares, times(ratio(ms_per_token(timings, clock), limit))])
-    return rows
-
-
-def _prefix_rows(results: BenchResults, clock: Clock) -> Rows:
-    ms = {name: [1e3 * clock(one) for one in timings] for name, timings in results.prefixes.items()}
-    rows = [["", "ms", "times faster than cold"]]
-    for name, values in sorted(ms.items(), key=lambda item: -median(item[1])):
-        rows.append([name, milliseconds(values), "" if name == COLD else times(ratio(ms[COLD], values))])
+        rows.append([_title(key), *(f"{median(values):.1%}" for values in (ngrams, choosing, model))])
     return rows
 
 
@@ -182,22 +153,9 @@ def _data(results: BenchResults) -> dict[str, Any]:
         "asked": results.asked,
         "machine": results.machine,
         "load": results.load,
-        "weights": results.weights,
         "prompt": results.prompt,
         "runs": [{"name": name, "k": k, "rounds": timings} for (name, k), timings in results.runs.items()],
-        "prefixes": results.prefixes,
         "peaks": [
             {"name": name, "k": k, "held": held, "peak": peak} for (name, k), (held, peak) in results.peaks.items()
         ],
     }
-
-
-def _series(results: BenchResults, clock: Clock) -> dict[str, list[PlotPoint]]:
-    """Time of a token by k, with quartiles; contenders that write one draft are level lines."""
-    series: dict[str, list[PlotPoint]] = {}
-    for k in sorted({k for _, k in results.runs}):
-        for name in dict.fromkeys(name for name, _ in results.runs):
-            if timings := results.runs.get((name, 1 if name in SINGLE else k)):
-                spread = Spread.of(ms_per_token(timings, clock))
-                series.setdefault(_NAMES[name], []).append((k, Interval(spread.median, spread.low, spread.high)))
-    return series

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from spd_lsp.evaluation.bench.clocks import Clocks, Timing
-from spd_lsp.evaluation.bench.contenders import CONTENDERS, LLAMA_CPP, TRANSFORMERS, BenchSetup, contender_keys
+from spd_lsp.evaluation.bench.clocks import Timing
+from spd_lsp.evaluation.bench.contenders import CONTENDERS, TRANSFORMERS, BenchSetup, contender_keys
 from spd_lsp.evaluation.bench.machine import (
     describe_machine,
     held_bytes,
@@ -17,8 +17,7 @@ from spd_lsp.evaluation.bench.machine import (
     reset_peak,
     run_in_fresh_process,
 )
-from spd_lsp.evaluation.bench.prefixes import TYPED_TOKENS, time_prefixes
-from spd_lsp.evaluation.bench.setup import BenchOptions, load_llama_cpp, open_llama_cpp, prepare
+from spd_lsp.evaluation.bench.setup import BenchOptions, prepare
 from spd_lsp.progress import ReportProgress
 
 Key = tuple[str, int]  # a contender's name and its k
@@ -31,34 +30,27 @@ class BenchResults:
     asked: dict[str, Any]
     machine: dict[str, str]
     load: tuple[str, str] = ("", "")  # load average before and after
-    weights: int = 0  # bytes
     prompt: int = 0  # tokens
     runs: dict[Key, list[Timing]] = field(default_factory=dict)
-    prefixes: dict[str, list[Clocks]] = field(default_factory=dict)
     peaks: dict[Key, tuple[int, int]] = field(default_factory=dict)  # bytes with the model loaded, and at most
 
 
 def run_bench(options: BenchOptions, report: ReportProgress) -> BenchResults:
     """Load everything, measure everything."""
-    setup = prepare(options, parts=("engine", "transformers", "reading"))
+    setup = prepare(options, parts=("engine", "transformers"))
     assert setup.model is not None
-    assert setup.reader is not None
-    setup.llama_cpp, llama_cpp = load_llama_cpp(setup, options)
     results = BenchResults(
         {
             "model": options.model,
             "tokens": options.tokens,
             "rounds": options.repeat,
             "engine": type(setup.model).__name__,
-            "llama.cpp": llama_cpp,
         },
         describe_machine(str(setup.model.device)),
-        weights=setup.reader.size,
         prompt=len(setup.prompt),
     )
     before = load_average()
     _run_contenders(setup, options, results, report)
-    results.prefixes = time_prefixes(setup.model, [*setup.prompt, *setup.prompt[:TYPED_TOKENS]], options.repeat)
     if options.memory and results.machine["device"] == "cpu":
         _measure_memory(options, results, report)
     results.load = (before, load_average())
@@ -70,7 +62,7 @@ def _run_contenders(
 ) -> None:
     """Run every contender once a round, in an order that changes from round to round."""
     unread = [name for name in CONTENDERS if name.startswith(TRANSFORMERS)] if setup.network is None else []
-    keys = contender_keys(options.ks, unread if setup.llama_cpp else [LLAMA_CPP, *unread])
+    keys = contender_keys(options.ks, unread)
     results.runs = {key: [] for key in keys}
     done = 0
     for number in range(options.repeat + 1):
@@ -90,9 +82,7 @@ def _run_contenders(
 def _measure_memory(options: BenchOptions, results: BenchResults, report: ReportProgress) -> None:
     """The memory of each contender at its largest k, each in a process of its own."""
     largest = max(options.ks)
-    keys = [
-        key for key in results.runs if key[0] != "reading" and (key[1] == largest or key[0].endswith("greedy"))
-    ]
+    keys = [key for key in results.runs if key[1] == largest or key[0].endswith("greedy")]
     for done, key in enumerate(keys, 1):
         results.peaks[key] = run_in_fresh_process(memory_of, options, key)
         report("memory", done, len(keys))
@@ -101,10 +91,7 @@ def _measure_memory(options: BenchOptions, results: BenchResults, report: Report
 def memory_of(options: BenchOptions, key: Key) -> tuple[int, int]:
     """Bytes that a process holds with the model loaded, and at most while a contender runs."""
     name, k = key
-    parts = [] if name == LLAMA_CPP else [TRANSFORMERS if name.startswith(TRANSFORMERS) else "engine"]
-    setup = prepare(options, parts)
-    if name == LLAMA_CPP:
-        setup.llama_cpp = open_llama_cpp(options, len(setup.prompt))
+    setup = prepare(options, [TRANSFORMERS if name.startswith(TRANSFORMERS) else "engine"])
     reset_peak()
     held = held_bytes()
     CONTENDERS[name](setup, k)

@@ -58,7 +58,7 @@ def record_typing(
     }
     caption = f"{_CAPTION} {_WAITING}" if waits else _CAPTION
     table = ReportTable(caption, columns, rows, 1)
-    return Report("typing", "Typing, recorded", facts, [table], {"sessions": cells}, [])
+    return Report("typing", "Typing, recorded", facts, [table], {"sessions": cells})
 
 
 async def _type_files(

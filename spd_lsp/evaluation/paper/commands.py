@@ -8,15 +8,7 @@ from typing import Any
 
 import click
 
-from ngram_builders.errors import UserError
-from spd_lsp.evaluation.paper.setup import (
-    ExperimentSetup,
-    load_judge,
-    prepare_experiment,
-    split_repositories,
-    tell,
-    track,
-)
+from spd_lsp.evaluation.paper.setup import prepare_experiment, split_repositories, tell, track
 from spd_lsp.evaluation.results import out_option
 from spd_lsp.models.checkpoint.hub import locate
 
@@ -27,12 +19,9 @@ _MODEL = click.option(
     "--model", default="starter", show_default=True, metavar="M", help="`starter`, a folder or an id."
 )
 _DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
-_OUT = out_option("results", "Folder of the table, the JSON file and the figure.")
+_OUT = out_option("results", "Folder of the table and the JSON file.")
 _SEED = click.option("--seed", default=0, show_default=True, help="Seed of files, examples and samples.")
 _REPOS = click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=_FOLDER)
-_JUDGE = click.option(
-    "--judge", default="", metavar="M", help="The model that judges drafts (default: the one that writes them)."
-)
 
 
 def _publish(summary: Any, out: Path) -> None:
@@ -51,7 +40,6 @@ def _number(flag: str, default: int, low: int, high: int | None, meaning: str) -
 
 _EXAMPLES = _number("--examples", 40, 1, None, "Held-out passages of each repository.")
 _PREFIX = _number("--prefix", 128, 8, None, "Tokens that the model reads before the continuation.")
-_DRAFTS = _number("-k drafts", 3, 1, 16, "Number of drafts.")
 
 
 def _options(*chosen: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,9 +72,9 @@ _ON_CODE = (_REPOS, _EXAMPLES, _PREFIX)
     ),
 )
 def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix: int, **chosen: Any) -> None:
-    """How linear a model is in its input (figures 3 and 16).
+    """How linear a model is in its input (figure 3).
 
-    The cosine between a superposed run and its separate drafts, by timestep and layer.
+    The cosine between a superposed run and its separate drafts, by timestep.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
@@ -95,8 +83,7 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
         repos, ModelTokenizer(folder), examples=chosen["examples"], before=prefix, after=steps, seed=seed
     )
 
-    from spd_lsp.evaluation.paper.linearity import open_network, trace_passages
-    from spd_lsp.evaluation.paper.linearity_report import summarise
+    from spd_lsp.evaluation.paper.linearity import open_network, summarise, trace_passages
 
     network = open_network(folder, chosen["device"])
     passages = [passage for split in splits for passage in split.passages]
@@ -110,49 +97,24 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
     _publish(summarise(traces, [passage.group for passage in passages], facts), chosen["out"])
 
 
-def _prepare(repos: Sequence[Path], chosen: dict[str, Any], before: int, after: int) -> ExperimentSetup:
-    """The model and the passages that a command's options describe."""
-    sample = {name: chosen[name] for name in ("examples", "seed")}
-    return prepare_experiment(repos, chosen["model"], chosen["device"], before=before, after=after, **sample)
-
-
 @experiments.command()
-@_options(*_ON_CODE, _DRAFTS, _number("--tokens", 10, 1, 256, "Length of drafts, in tokens."), _JUDGE)
-def perplexity(repos: Sequence[Path], drafts: int, prefix: int, tokens: int, judge: str, **chosen: Any) -> None:
+@_options(
+    *_ON_CODE,
+    _number("-k drafts", 3, 1, 16, "Number of drafts."),
+    _number("--tokens", 10, 1, 256, "Length of drafts, in tokens."),
+)
+def perplexity(repos: Sequence[Path], drafts: int, prefix: int, tokens: int, model: str, **chosen: Any) -> None:
     """Perplexity of drafts by rank (tables 1 and 3).
 
     Beside nucleus sampling, greedy decoding and beam search.
     """
     from spd_lsp.evaluation.paper.perplexity import measure, summarise
 
-    setup = _prepare(repos, chosen, prefix, tokens)
-    judging = load_judge(judge, chosen["model"], chosen["device"], setup)
+    sample = {name: chosen[name] for name in ("examples", "seed")}
+    setup = prepare_experiment(repos, model, chosen["device"], before=prefix, after=tokens, **sample)
     measured = [
-        measure(setup.writer, judging, passage, k=drafts, prefix=prefix, tokens=tokens)
+        measure(setup.writer, passage, k=drafts, prefix=prefix, tokens=tokens)
         for passage in track(setup.passages, "drafting")
     ]
-    facts = {**setup.facts, "k": drafts, "tokens a draft": tokens, "judge": judge or chosen["model"]}
+    facts = {**setup.facts, "k": drafts, "tokens a draft": tokens}
     _publish(summarise(measured, setup.groups, facts, drafts), chosen["out"])
-
-
-@experiments.command()
-@_options(*_ON_CODE, _number("--tokens", 24, 4, 256, "Longest line, in tokens."))
-def coverage(repos: Sequence[Path], prefix: int, tokens: int, **chosen: Any) -> None:
-    """Compare kinds of samples at equal compute (table 2).
-
-    Nucleus samples, and those that superposed decoding finishes. Only passages whose line ends within the longest
-    line count.
-    """
-    from spd_lsp.evaluation.paper.coverage import measure, rest_of_line_ids, summarise
-
-    setup = _prepare(repos, chosen, prefix, tokens)
-    lines = [(passage, rest_of_line_ids(setup.writer.tokens, passage, tokens)) for passage in setup.passages]
-    ended = [(passage, line) for passage, line in lines if line is not None]
-    if not ended:
-        raise UserError(f"no line ends within {tokens} tokens; use more --examples")
-    measured = [
-        measure(setup.writer, passage, line, prefix=prefix, tokens=tokens)
-        for passage, line in track(ended, "sampling")
-    ]
-    facts = {**setup.facts, "examples": len(ended)}
-    _publish(summarise(measured, [passage.group for passage, _ in ended], facts), chosen["out"])

@@ -1,6 +1,6 @@
-"""The paper's decoding methods at fixed lengths, as in its experiments, and the judge of their drafts.
+"""The paper's decoding methods at fixed lengths, as in its experiments, and how likely their drafts are.
 
-Dimensions: K drafts, T tokens of a draft.
+Dimensions: N drafts, T tokens of the longest, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from ngram_builders.table.format import Columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.sampling import sample
@@ -24,12 +24,9 @@ from spd_lsp.settings import Settings
 
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
-NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
-DEFAULTS = Settings()
+_NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
+_DEFAULTS = Settings()
 _REPOSITORY_WEIGHT = 0.7
-
-_SPD_PAPER = "SPD, paper's formula"
-_SPD_LINEAR = "SPD, linear n-grams"
 REAL_TEXT = "the real text"
 
 
@@ -39,23 +36,19 @@ class Method:
 
     name: str
     decoder: str
-    settings: Settings = DEFAULTS
+    settings: Settings = _DEFAULTS
     ngrams: bool = False
-
-    def settings_for(self, k: int, tokens: int) -> Settings:
-        """The settings for k drafts of this many tokens."""
-        return replace(self.settings, drafts=k, max_tokens=tokens)
 
 
 METHODS = (
-    Method("nucleus", "nucleus", NUCLEUS),
+    Method("nucleus", "nucleus", _NUCLEUS),
     Method("greedy", "greedy"),
     Method("beam", "beam"),
     Method("SPD without n-grams", "superposed"),
     Method(f"SPD without n-grams, tau {PAPER.temperature}", "superposed", PAPER),
-    Method(_SPD_PAPER, "superposed", PAPER, ngrams=True),
-    Method(_SPD_LINEAR, "superposed", ngrams=True),
-    Method("nucleus, linear n-grams", "nucleus", NUCLEUS, ngrams=True),
+    Method("SPD, paper's formula", "superposed", PAPER, ngrams=True),
+    Method("SPD, linear n-grams", "superposed", ngrams=True),
+    Method("nucleus, linear n-grams", "nucleus", _NUCLEUS, ngrams=True),
     Method("greedy, linear n-grams", "greedy", ngrams=True),
     Method("beam, linear n-grams", "beam", ngrams=True),
 )
@@ -69,41 +62,19 @@ class DraftWriter:
     tokens: ModelTokenizer
     mixtures: dict[str, Mixture]  # repository -> the n-grams of its other files
 
-    def start(self, passage: Passage, prefix: int, *, ngrams: bool) -> DecodingRequest:
-        """The decoder's input at a passage; drafts end at their length only."""
-        ids = passage.prefix(prefix)
-        mixture = self.mixtures.get(passage.repository) if ngrams else None
-        return DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
-
     def write(self, method: Method, passage: Passage, *, k: int, prefix: int, tokens: int) -> DecodingResult:
-        """Write k drafts of this many tokens, best first; samples in the order drawn."""
-        start, settings = self.start(passage, prefix, ngrams=method.ngrams), method.settings_for(k, tokens)
-        return decode(self.model, method, start, settings)
+        """Write k drafts of just this many tokens, best first.
 
-
-def decode(model: Model, method: Method, start: DecodingRequest, settings: Settings) -> DecodingResult:
-    """Decode by a method; nucleus returns every sample, the same text as often as it was drawn."""
-    if method.decoder == "nucleus":
-        return nucleus_samples(model, start, settings)
-    return DECODERS[method.decoder](model, start, settings, lambda: None)
-
-
-def continued(start: DecodingRequest, ids: tuple[int, ...]) -> DecodingRequest:
-    """Return the request that remains once these tokens are written."""
-    return DecodingRequest(
-        [*start.prompt, *ids],
-        lambda more: start.stop((*ids, *more)),
-        [*start.history, *ids],
-        start.interpolation,
-        allowed=lambda more: start.allowed((*ids, *more)),
-        text_of=lambda more: start.text_of((*ids, *more)),
-    )
-
-
-def nucleus_samples(model: Model, start: DecodingRequest, settings: Settings) -> DecodingResult:
-    """k independent samples: a mean over them is the expectation for one sample."""
-    drawn, batch = sample(model, start, settings, lambda: None)
-    return DecodingResult(drawn, batch.passes, max(len(draft.ids) for draft in drawn), rows=batch.rows)
+        Of nucleus sampling all samples in the order drawn: a mean over them is the expectation for one.
+        """
+        ids = passage.prefix(prefix)
+        mixture = self.mixtures.get(passage.repository) if method.ngrams else None
+        start = DecodingRequest(ids, lambda ids: False, ids[-MAX_CONTEXT:], mixture)
+        settings = replace(method.settings, drafts=k, max_tokens=tokens)
+        if method.decoder != "nucleus":
+            return DECODERS[method.decoder](self.model, start, settings, lambda: None)
+        drawn, batch = sample(self.model, start, settings, lambda: None)
+        return DecodingResult(drawn, batch.passes, tokens, rows=batch.rows)
 
 
 def mixtures_by_repository(
@@ -119,63 +90,14 @@ def mixtures_by_repository(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
-    """A model that scores drafts by how likely it finds them, with its own tokenizer."""
-
-    model: Engine
-    tokens: ModelTokenizer
-    same_tokenizer: bool  # as the drafts'
-
-    def nats(
-        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
-    ) -> list[Floats]:
-        """-log p of each token of each draft; with another tokenizer, of the draft's text in its own tokens."""
-        prompt, texts = list(prefix), [list(draft) for draft in drafts]
-        if not self.same_tokenizer:
-            prompt, texts = self.translate(drafted, prefix, drafts)
-        return [-logp for logp in _score_drafts(self.model, prompt, texts)]
-
-    def translate(
-        self, drafted: ModelTokenizer, prefix: Sequence[int], drafts: Sequence[Sequence[int]]
-    ) -> tuple[list[int], list[list[int]]]:
-        """Prefix and drafts in the judge's tokens; the tokens before the first difference are the shared prompt.
-
-        The last prompt token may belong to both prefix and draft, so a few tokens of the prefix can count as the
-        draft's, the same for every draft of a passage, as in the paper's measure for Mistral (section 5.1).
-        """
-        opening = drafted.bytes_of(prefix)
-        whole = [self._encode(opening + drafted.bytes_of(draft)) for draft in drafts]
-        alone = self._encode(opening)
-        kept = min(matched_tokens(alone, ids) for ids in whole)
-        kept = max(1, min(kept, *(len(ids) - 1 for ids in whole)))
-        return whole[0][:kept], [ids[kept:] for ids in whole]
-
-    def _encode(self, text: bytes) -> list[int]:
-        return [*self.tokens.opening, *self.tokens.encode(text.decode(errors="replace"))]
-
-
-def nats_with_ngrams(nats: Floats, mixture: Mixture | None, prefix: Sequence[int], draft: Sequence[int]) -> Floats:
-    """The same judge with n-grams: -log of the linear mixture at each token. [T] -> [T]"""
-    if mixture is None:
-        return nats
-    history = list(prefix[-MAX_CONTEXT:])
-    p = np.exp(-nats)
-    mixed = [
-        float(mixture.mix([[*history, *draft[:t]]], np.array([token]), p[t : t + 1])[0, 0])
-        for t, token in enumerate(draft)
-    ]
-    return np.asarray(-np.log(np.array(mixed)))
-
-
 def matched_tokens(draft: Sequence[int], truth: Sequence[int]) -> int:
     """The number of tokens before the first mistake. Example: [5, 7, 9], [5, 7, 8] -> 2"""
     pairs = zip(draft, truth, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(truth)))
 
 
-def _score_drafts(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
-    """log p of each token of each draft after a prompt, all drafts in one forward pass."""
+def nats(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
+    """-log p of each token of each draft after a prompt, all drafts in one forward pass."""
     first = model.prefill(prompt)
     longest = max(len(draft) for draft in drafts) - 1  # the logits after a draft's last token are not needed
     rest = np.empty((len(drafts), 0, len(first)), first.dtype)  # [N, T, V]
@@ -184,6 +106,6 @@ def _score_drafts(model: Engine, prompt: Sequence[int], drafts: Sequence[Sequenc
         padded = [[*draft[:-1], *[0] * longest][:longest] for draft in drafts]
         rest = model.forward_ids(padded, model.prompts[-1].cache.select_rows([0] * len(drafts)))
     return [
-        log_softmax(np.concatenate([first[None], after[: len(draft) - 1]]))[np.arange(len(draft)), list(draft)]
+        -log_softmax(np.concatenate([first[None], after[: len(draft) - 1]]))[np.arange(len(draft)), list(draft)]
         for draft, after in zip(drafts, rest, strict=True)
     ]

@@ -1,12 +1,11 @@
 """How linear a model is in its input: f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i), paper section 3.3.
 
 As in the paper, beam search finds K drafts; at each timestep their last tokens are superposed and read on a cache
-that holds superposed positions only, while each beam reads its own tokens. Compared after the embedding, after
-each block (the last one normed) and as logits (figures 3 and 16). Beside the paper's cosine stands what a decoder
-needs to know: how far the superposed distribution is from the mixture it stands for, and whether the best draft
-alone would have been nearer.
+that holds superposed positions only, while each beam reads its own tokens. Compared after the last block, normed,
+and as logits (figure 3). Beside the paper's cosine stands what a decoder needs to know: how far the superposed
+distribution is from the mixture it stands for.
 
-Dimensions: K beams, S timesteps, L layers (embedding, blocks, logits), D width, V vocabulary, Q approximations.
+Dimensions: N passages, K beams, S timesteps, L layers (embedding, blocks, logits), D width, V vocabulary.
 """
 
 # ruff: noqa: TID253 - about tensors from end to end; commands import it where they run
@@ -14,7 +13,7 @@ Dimensions: K beams, S timesteps, L layers (embedding, blocks, logits), D width,
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,21 +25,25 @@ from transformers import AutoModelForCausalLM, DynamicCache
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
+from spd_lsp.evaluation.bootstrap import mean_interval, mean_intervals
+from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
 from spd_lsp.models.checkpoint.model_config import read_config
 
-MEASURES = ("superposed", "best draft", "another text")
-# What may stand for all drafts. A perfectly linear model gives softmax(sum_i gamma_i f(z_i)), the normalised
-# geometric mean of the drafts: a token that one draft excludes is lost, so linearity alone does not make it their
-# mixture. The mixture itself is the least that one distribution for all drafts can lose.
-APPROXIMATIONS = ("superposed", "best draft alone", "perfectly linear", "the mixture itself")
+Groups = Sequence[tuple[str, str]]  # repository and file of each passage
+
+_PLACES = {"last block": -2, "logits": -1}
+_SPANS = ((1, 10), (11, 24))  # timesteps that are averaged in the table
+_CAPTION = """\
+Cosine of a superposed run with the weighted sum of its separate drafts (equation 8), and KL divergence from the
+drafts' mixture to the superposed distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One passage: cosines with sum_i gamma_i f(z_i), and distances between distributions in nats."""
 
-    cosines: dict[str, Floats]  # measure -> [S, L]
-    to_mixture: Floats  # [S, Q] KL from the drafts' mixture to each approximation
+    cosines: Floats  # [S, L]
+    to_mixture: Floats  # [S] KL from the drafts' mixture
 
 
 def open_network(folder: Path, device: str) -> Any:
@@ -88,8 +91,8 @@ class Beams:
         rows.batch_repeat_interleave(k)
         return cls(network, rows, first, logp, temperature), cache
 
-    def read(self) -> tuple[list[Tensor], Tensor]:
-        """Each beam reads its last token. -> layers [K, D] and logits [K, V]."""
+    def read(self) -> list[Tensor]:
+        """Each beam reads its last token. -> layers [K, D], the last of them logits [K, V]."""
         return _read_rows(self.network, self.cache, input_ids=self.ids[:, None])
 
     def extend(self, logits: Tensor) -> None:
@@ -100,58 +103,35 @@ class Beams:
         self.cache.reorder_cache(parents)  # type: ignore[arg-type]
 
 
-def _read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> tuple[list[Tensor], Tensor]:
-    """Read one more position of each row. -> every layer with the logits last, L x [K, D or V]; logits [K, V]."""
+def _read_rows(network: Any, cache: DynamicCache, **inputs: Tensor) -> list[Tensor]:
+    """Read one more position of each row. -> every layer with the logits last, L x [K, D or V]."""
     out = network(**inputs, past_key_values=cache, use_cache=True, output_hidden_states=True)
-    logits = out.logits[:, -1].float()
-    return [*(hidden[:, -1].float() for hidden in out.hidden_states), logits], logits
+    return [*(hidden[:, -1].float() for hidden in out.hidden_states), out.logits[:, -1].float()]
+
+
+@torch.inference_mode()
+def trace_passage(network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float) -> Trace:
+    """Follow one passage for this many timesteps."""
+    beams, cache = Beams.start(network, prompt, k, temperature)
+    embed = network.get_input_embeddings()
+    cosines, to_mixture = [], []
+    for _ in range(steps):
+        gamma = beams.scores.softmax(-1)  # [K] equation 4
+        mixed = (gamma.to(embed.weight.dtype) @ embed(beams.ids))[None, None]  # [1, 1, D] equation 3
+        superposed = _read_rows(network, cache, inputs_embeds=mixed)
+        own = beams.read()
+        cosines.append([_cosine(a[0], gamma @ b) for a, b in zip(superposed, own, strict=True)])
+        mixture = gamma @ own[-1].softmax(-1)  # [V]
+        to_mixture.append(_kl(mixture, superposed[-1][0].log_softmax(-1)))
+        beams.extend(own[-1])
+    return Trace(np.array(cosines), np.array(to_mixture))
 
 
 def trace_passages(
     network: Any, prompts: Sequence[Sequence[int]], k: int, steps: int, temperature: float
 ) -> Iterator[Trace]:
-    """Trace each passage; "another text" is the passage before it, which the first lacks."""
-    previous: list[list[Tensor]] = []
-    for prompt in prompts:
-        trace, targets = trace_passage(network, prompt, k, steps, temperature)
-        trace.cosines[MEASURES[2]] = (
-            np.array([[_cosine(a, b) for a, b in zip(x, y, strict=True)]
-                      for x, y in zip(targets, previous, strict=True)])
-            if previous
-            else np.full(trace.cosines["superposed"].shape, np.nan)
-        )  # fmt: skip
-        previous = targets
-        yield trace
-
-
-@torch.inference_mode()
-def trace_passage(
-    network: Any, prompt: Sequence[int], k: int, steps: int, temperature: float
-) -> tuple[Trace, list[list[Tensor]]]:
-    """Follow one passage for this many timesteps; also return sum_i gamma_i f(z_i) by timestep and layer."""
-    beams, cache = Beams.start(network, prompt, k, temperature)
-    embed = network.get_input_embeddings()
-    cosines: dict[str, list[list[float]]] = {name: [] for name in MEASURES[:2]}
-    to_mixture, targets = [], []
-    for _ in range(steps):
-        gamma = beams.scores.softmax(-1)  # [K] equation 4
-        mixed = (gamma.to(embed.weight.dtype) @ embed(beams.ids))[None, None]  # [1, 1, D] equation 3
-        superposed, logits = _read_rows(network, cache, inputs_embeds=mixed)
-        own, own_logits = beams.read()
-        target = [gamma @ rows for rows in own]  # L x [D], the last one [V]
-        compared = [
-            [rows[0] for rows in superposed],
-            [rows[0] for rows in own],
-        ]
-        for name, layers in zip(cosines, compared, strict=True):
-            cosines[name].append([_cosine(a, b) for a, b in zip(layers, target, strict=True)])
-        p = own_logits.softmax(-1)  # [K, V]
-        log_q = torch.stack([logits[0], own_logits[0], target[-1], (gamma @ p).log()]).log_softmax(-1)  # [Q, V]
-        to_mixture.append([float(_kl(gamma @ p, q)) for q in log_q])
-        targets.append(target)
-        beams.extend(own_logits)
-    by_measure = {name: np.array(rows) for name, rows in cosines.items()}
-    return Trace(by_measure, np.array(to_mixture)), targets
+    """Trace each passage."""
+    return (trace_passage(network, prompt, k, steps, temperature) for prompt in prompts)
 
 
 def _cosine(a: Tensor, b: Tensor) -> float:
@@ -159,6 +139,24 @@ def _cosine(a: Tensor, b: Tensor) -> float:
     return float(torch.nn.functional.cosine_similarity(a, b, dim=-1))
 
 
-def _kl(p: Tensor, log_q: Tensor) -> Tensor:
-    """KL(p || q) in nats. [V], [V] -> scalar"""
-    return torch.nn.functional.kl_div(log_q, p, reduction="sum")
+def _kl(p: Tensor, log_q: Tensor) -> float:
+    """KL(p || q) in nats. [V], [V] -> one number"""
+    return float(torch.nn.functional.kl_div(log_q, p, reduction="sum"))
+
+
+def summarise(traces: Mapping[float, Sequence[Trace]], groups: Groups, facts: Mapping[str, Any]) -> Report:
+    """A row for each temperature and place, and all means by timestep."""
+    steps = len(next(iter(traces.values()))[0].to_mixture)
+    spans = [(first, min(last, steps)) for first, last in _SPANS if first <= steps]
+    rows: list[list[Cell]] = []
+    data: dict[str, Any] = {}
+    for temperature, of_temperature in traces.items():
+        cosines = np.stack([trace.cosines for trace in of_temperature])  # [N, S, L]
+        measures = {f"cosine, {where}": cosines[:, :, layer] for where, layer in _PLACES.items()}
+        measures["KL, nats"] = np.stack([trace.to_mixture for trace in of_temperature])  # [N, S]
+        for name, values in measures.items():
+            means = [mean_interval(values[:, first - 1 : last].mean(axis=1), groups) for first, last in spans]
+            rows.append([str(temperature), name, *means])
+        data[str(temperature)] = {name: mean_intervals(values, groups) for name, values in measures.items()}
+    heads = ["tau", "measure", *(f"timesteps {first}-{last}" for first, last in spans)]
+    return Report("linearity", "Linearity", facts, [ReportTable(_CAPTION, heads, rows, digits=3)], data)

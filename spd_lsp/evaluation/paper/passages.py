@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,8 +22,6 @@ from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.format import Columns
 from ngram_builders.table.writer import build_columns
 from spd_lsp.completion.tokenizer import ModelTokenizer
-
-Item = TypeVar("Item")
 
 _HELD_OUT = 6  # one file in so many holds passages, the others are counted
 _LANGUAGE = "python"

@@ -1,15 +1,14 @@
 """Perplexity of drafts by rank against nucleus, greedy and beam (table 1; table 3: other models).
 
-The paper judges drafts of Llama-2-7B by Llama-2-70B. A judge that is the drafting model itself favours what that
-model likes, greedy and beam most of all; so the same judge is also given the repository's n-grams, and beside
-every judge stands how much of the real continuation was written.
+The paper judges drafts of Llama-2-7B by Llama-2-70B. Here the drafting model judges its own, which favours what
+that model likes, greedy and beam most of all; so beside it stands how much of the real continuation was written.
 
 Dimensions: N passages, K drafts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,57 +16,35 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from spd_lsp.evaluation.bootstrap import Interval, mean_interval, mean_intervals
-from spd_lsp.evaluation.paper.drafting import (
-    METHODS,
-    REAL_TEXT,
-    DraftWriter,
-    Judge,
-    matched_tokens,
-    nats_with_ngrams,
-)
+from spd_lsp.evaluation.paper.drafting import METHODS, REAL_TEXT, DraftWriter, matched_tokens, nats
 from spd_lsp.evaluation.paper.passages import Passage
-from spd_lsp.evaluation.report_writer import Cell, Panel, Report, ReportTable
+from spd_lsp.evaluation.report_writer import Cell, Report, ReportTable
 
 Groups = Sequence[tuple[str, str]]  # repository and file of each passage
 
 
 @dataclass(frozen=True, slots=True)
 class DraftScores:
-    """Nats a token of the drafts of one method at one passage [K], nan where a draft is missing."""
+    """What the drafts of one method are at one passage [K], nan where a draft is missing."""
 
-    nats: Floats
-    nats_with_ngrams: Floats
+    nats: Floats  # a token
     matched: Floats  # tokens before the first mistake
-    passes: int
-    rows: int
+    passes: int = 0
+    rows: int = 0
 
 
-def measure(
-    writer: DraftWriter,
-    judge: Judge,
-    passage: Passage,
-    *,
-    k: int,
-    prefix: int,
-    tokens: int,
-) -> dict[str, DraftScores]:
+def measure(writer: DraftWriter, passage: Passage, *, k: int, prefix: int, tokens: int) -> dict[str, DraftScores]:
     """Write k drafts by each method, and judge them all in one pass, the real text among them."""
     ids, truth = passage.prefix(prefix), passage.continuation(tokens)
     drafts = {method.name: writer.write(method, passage, k=k, prefix=prefix, tokens=tokens) for method in METHODS}
     texts = {REAL_TEXT: [truth]} | {name: [list(d.ids) for d in written.best] for name, written in drafts.items()}
-    judged = iter(judge.nats(writer.tokens, ids, [text for of_method in texts.values() for text in of_method]))
-    mixture = writer.mixtures.get(passage.repository) if judge.same_tokenizer else None
+    judged = iter(nats(writer.model, ids, [text for of_method in texts.values() for text in of_method]))
     scores = {}
     for name, of_method in texts.items():
-        nats = [next(judged) for _ in of_method]
-        informed = [nats_with_ngrams(n, mixture, ids, text) for n, text in zip(nats, of_method, strict=True)]
-        scores[name] = DraftScores(
-            _padded([float(n.mean()) for n in nats], k),
-            _padded([float(n.mean()) for n in informed], k),
-            _padded([float(matched_tokens(text, truth)) for text in of_method], k),
-            drafts[name].passes if name in drafts else 0,
-            drafts[name].rows if name in drafts else 0,
-        )
+        means = [float(next(judged).mean()) for _ in of_method]
+        matched = [float(matched_tokens(text, truth)) for text in of_method]
+        costs = (drafts[name].passes, drafts[name].rows) if name in drafts else ()
+        scores[name] = DraftScores(_padded(means, k), _padded(matched, k), *costs)
     return scores
 
 
@@ -79,14 +56,11 @@ def _padded(values: Sequence[float], k: int) -> Floats:
 def summarise(
     measured: Sequence[Mapping[str, DraftScores]], groups: Groups, facts: Mapping[str, Any], k: int
 ) -> Report:
-    """The paper's mean of perplexities; perplexity of all tokens; that of the judge with n-grams; matches."""
+    """The paper's mean of perplexities, less that of a nucleus sample; matches and cost."""
     names = list(measured[0])
     nats = {name: np.stack([one[name].nats for one in measured]) for name in names}  # [N, K]
-    informed = {name: np.stack([one[name].nats_with_ngrams for one in measured]) for name in names}
     matched = {name: np.stack([one[name].matched for one in measured]) for name in names}
     papers = {name: _by_rank(np.exp(nats[name]), groups, name) for name in names}
-    overall = {name: perplexities(_by_rank(nats[name], groups, name)) for name in names}
-    aware = {name: perplexities(_by_rank(informed[name], groups, name)) for name in names}
     matches: list[list[Cell]] = [
         [
             name,
@@ -99,38 +73,31 @@ def summarise(
         if name != REAL_TEXT
     ]
     tables = [
-        _rank_table("Mean of the drafts' perplexities by the judge, as in table 1.", papers, k),
-        _difference_table(nats, informed, groups),
-        _rank_table("Perplexity over all tokens by the judge: the exponential of the mean nats.", overall, k),
-        _rank_table("Perplexity over all tokens by the judge with the repository's n-grams.", aware, k),
+        ReportTable(
+            "Mean of the drafts' perplexities, as in table 1.",
+            ["method", *(f"draft {rank + 1}" for rank in range(k)), "best"],
+            [[name, *ranks] for name, ranks in papers.items()],
+        ),
+        _difference_table(nats, groups),
         ReportTable(
             "Tokens of the real text before the first mistake, and the cost.",
             ["method", "draft 1", f"best of {k}", "passes", "positions read after the prompt"],
             matches,
         ),
     ]
-    data = {name: {"perplexity": overall[name], "informed": aware[name]} for name in names}
-    panels = [_panel("judge", overall, k), _panel("judge with n-grams", aware, k)]
-    return Report("perplexity", "Perplexity of drafts by rank", facts, tables, data, panels)
+    return Report("perplexity", "Perplexity of drafts by rank", facts, tables, papers)
 
 
-def _rank_table(caption: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> ReportTable:
-    """A row for each method: its drafts by rank, and the best of each passage."""
-    heads = ["method", *(f"draft {rank + 1}" for rank in range(k)), "best"]
-    return ReportTable(caption, heads, [[name, *ranks] for name, ranks in by_rank.items()])
-
-
-def _difference_table(nats: Mapping[str, Floats], informed: Mapping[str, Floats], groups: Groups) -> ReportTable:
+def _difference_table(nats: Mapping[str, Floats], groups: Groups) -> ReportTable:
     """The best draft of each passage against one nucleus sample, which took as many passes or more."""
-    rows: list[list[Cell]] = []
-    for name in nats:
-        if not _is_sampled(name) and name != REAL_TEXT:
-            pairs = [(np.exp(nats[name]), np.exp(nats["nucleus"])), (informed[name], informed["nucleus"])]
-            less = [np.nanmin(own, axis=1) - np.nanmean(other, axis=1) for own, other in pairs]
-            rows.append([name, *mean_intervals(np.column_stack(less), groups)])
+    sample = np.nanmean(np.exp(nats["nucleus"]), axis=1)
+    rows: list[list[Cell]] = [
+        [name, mean_interval(np.nanmin(np.exp(own), axis=1) - sample, groups)]
+        for name, own in nats.items()
+        if not _is_sampled(name) and name != REAL_TEXT
+    ]
     caption = "The best draft of each passage less one nucleus sample, paired: below 0 it is more likely."
-    heads = ["best draft by", "perplexity by the judge", "nats a token by the judge with n-grams"]
-    return ReportTable(caption, heads, rows)
+    return ReportTable(caption, ["best draft by", "perplexity"], rows)
 
 
 def _is_sampled(name: str) -> bool:
@@ -144,19 +111,3 @@ def _by_rank(values: Floats, groups: Groups, name: str) -> list[Interval]:
     if _is_sampled(name):  # any sample stands for all
         ranked = np.repeat(np.nanmean(values, axis=1, keepdims=True), values.shape[1], axis=1)
     return mean_intervals(np.column_stack([ranked, np.nanmin(values, axis=1)]), groups)
-
-
-def perplexities(nats: Iterable[Interval]) -> list[Interval]:
-    """Nats a token -> perplexity."""
-    return [Interval(*(float(np.exp(n)) for n in (one.mean, one.low, one.high))) for one in nats]
-
-
-def _panel(judge: str, by_rank: Mapping[str, Sequence[Interval]], k: int) -> Panel:
-    """Perplexity by rank, a row of points for each method."""
-    series = {
-        f"draft {rank + 1}" if rank < k else "best of all": [
-            (name, ranks[rank]) for name, ranks in by_rank.items()
-        ]
-        for rank in range(k + 1)
-    }
-    return Panel(f"perplexity by the {judge} (95 %)", "", series, log="x", horizontal=True)

@@ -1,4 +1,4 @@
-"""What an experiment runs on: a model, the passages of repositories, and a judge.
+"""What an experiment runs on: a model and the passages of repositories.
 
 Slow imports are made late: `--help` lists commands without torch.
 """
@@ -19,7 +19,7 @@ from spd_lsp.models.checkpoint.hub import bundled_tables, locate
 if TYPE_CHECKING:
     from ngram_builders.table.format import Columns
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.evaluation.paper.drafting import DraftWriter, Judge
+    from spd_lsp.evaluation.paper.drafting import DraftWriter
     from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 
 
@@ -105,20 +105,6 @@ def _built_in_columns(folder: Path, model: str, tokens: ModelTokenizer) -> list[
         for language, path in tables.items()
         if language == "python"
     ]
-
-
-def load_judge(judge: str, model: str, device: str, setup: ExperimentSetup) -> Judge:
-    """Load the judge model; by default the model that writes judges."""
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.evaluation.paper.drafting import Judge
-    from spd_lsp.models.load import load
-
-    if judge in ("", model):
-        return Judge(setup.writer.model, setup.writer.tokens, same_tokenizer=True)
-    folder = locate(judge, tell)
-    tokens = ModelTokenizer(folder)
-    same = tokens.fingerprint == setup.writer.tokens.fingerprint
-    return Judge(load(folder, device), tokens, same_tokenizer=same)
 
 
 def tell(text: str) -> None:

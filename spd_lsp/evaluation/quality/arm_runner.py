@@ -12,18 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spd_lsp.completion.calibration import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.completer import Completer, CompletionModel
 from spd_lsp.completion.context import CompletionShape, build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import (
-    Completion,
-    Offer,
-    OfferInputs,
-    keep_parseable,
-    make_offer,
-    offer_alone,
-)
+from spd_lsp.completion.offer import Offer, OfferInputs, keep_parseable, make_offer, offer_alone
+from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS, Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS

@@ -23,17 +23,10 @@ from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.evaluation.quality.code_lines import CODE, LEXEME, CodeLine, code_lines
 
-LINE_START, AFTER_TRIGGER, MID_IDENTIFIER, RANDOM_BYTE = STRATA = (
-    "line start",
-    "after trigger",
-    "mid-identifier",
-    "random byte",
-)
+LINE_START, AFTER_TRIGGER, MID_IDENTIFIER = STRATA = ("line start", "after trigger", "mid-identifier")
 PRIMARY = (LINE_START, AFTER_TRIGGER)
-LENGTH_BINS = {"1-4": range(1, 5), "5-9": range(5, 10), "10-24": range(10, 25)}  # code tokens of the target
 _MAX_TARGET_TOKENS = 24
 _DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
-_RANDOM_BYTE_SHARE = 0.6  # of the files have a random-byte example: 20 % of the other three strata
 _FILE_CHARACTERS = range(200, 200_001)  # files of other sizes have no examples
 
 # What makes editors ask for completions: after some punctuation and keywords, with one blank behind them.
@@ -152,8 +145,6 @@ def _file_examples(file: PackageFile, rng: random.Random) -> Iterator[Example]:
     lines = code_lines(file.text, file.language)
     rng.shuffle(lines)
     for stratum in STRATA:
-        if stratum == RANDOM_BYTE and rng.random() >= _RANDOM_BYTE_SHARE:
-            continue
         for number, line in enumerate(lines):
             columns = [column for column in _COLUMNS[stratum](line, rng) if _is_target(line.text[column:])]
             if columns:
@@ -199,23 +190,8 @@ def _within_identifiers(line: CodeLine, rng: random.Random) -> list[int]:
     return [m.start() + rng.randint(1, 3) for m in names if not keyword.iskeyword(m.group())]
 
 
-def _random_byte(line: CodeLine, rng: random.Random) -> list[int]:
-    """Before the character that holds a random byte of the line, except its first byte."""
-    content = line.text[line.indentation :].encode("utf-8", "surrogatepass")
-    place = rng.randrange(1, len(content))
-    before = sum((byte & 0xC0) != 0x80 for byte in content[: place + 1]) - 1  # whole characters
-    return [line.indentation + before]
-
-
 _COLUMNS: dict[str, Callable[[CodeLine, random.Random], list[int]]] = {
     LINE_START: _first_column,
     AFTER_TRIGGER: _behind_triggers,
     MID_IDENTIFIER: _within_identifiers,
-    RANDOM_BYTE: _random_byte,
 }
-
-
-def length_bin(target: str) -> str:
-    """The bin of a target's length in code tokens. Example: `foo(x)` -> `1-4`"""
-    tokens = len(LEXEME.findall(target))
-    return next(name for name, bounds in LENGTH_BINS.items() if tokens in bounds)

@@ -115,14 +115,11 @@ class HeldOutNgrams:
         self.encoded = package.incremental.encode(file.text)
         self.removed_lines = Counter(line for i in removed for line in package.lines[i])
 
-    def mixtures(self, example: Example, *, right: bool = True) -> dict[str, Mixture | None]:
-        """The n-grams of each prior at an example, and of all that is known with each added table, by its label.
-
-        `right`: whether the text right of the cursor is counted.
-        """
+    def mixtures(self, example: Example) -> dict[str, Mixture | None]:
+        """The n-grams of each prior at an example, and all that is known with each added table, by its label."""
         table = self.package.built_in.get(closest_language(self.file.language, self.package.built_in) or "")
         built_in = [("built-in", [table.columns], BUILT_IN_WEIGHT)] if table else []
-        streams = self._streams_around(example, right)
+        streams = self._streams_around(example)
         file = build_columns(self.package.count(streams), self.package.tokens.vocab_size)
         texts = replace(self.texts, added=join_backwards(streams))
         own = ("file", [file], DEFAULT_WEIGHT)
@@ -155,7 +152,7 @@ class HeldOutNgrams:
         names, columns, weights = zip(*pools, strict=True)
         return Mixture(columns, weights, names, texts=texts)
 
-    def _streams_around(self, example: Example, right: bool) -> list[Ints]:
+    def _streams_around(self, example: Example) -> list[Ints]:
         """The file's ids without the example's line, in two pieces, as the server counts an open document."""
         text = self.file.text
         start, end = (len(text[:place].encode()) for place in (example.line_start, example.line_end))
@@ -165,8 +162,7 @@ class HeldOutNgrams:
             before, after = (self.package.incremental.encode(piece).ids for piece in pieces)
         else:
             before, after = self.encoded.around(start, end)
-        streams = [np.concatenate((boundary, before))]
-        return [*streams, np.concatenate((after, boundary))] if right else streams
+        return [np.concatenate((boundary, before)), np.concatenate((after, boundary))]
 
     def line_seen(self, example: Example) -> str:
         """Where else the whole line stands: one of LINE_SEEN; near duplicates are not other files."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spd_lsp.completion.offer import Completion, CompletionResult
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
 
 _NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
@@ -28,11 +29,6 @@ def best_similarity(drafts: Sequence[str], target: str, k: int) -> Pair:
     return max((edit_similarity(draft, target) for draft in drafts[:k]), default=0.0), 1.0
 
 
-def matched_ratio(drafts: Sequence[str], target: str, k: int) -> Pair:
-    """Characters of the longest of the first k that is a prefix of the target, of all characters."""
-    return float(max((len(draft) for draft in drafts[:k] if target.startswith(draft)), default=0)), len(target)
-
-
 def keystrokes_saved(drafts: Sequence[str], target: str, k: int) -> Pair:
     """Keystrokes that accepting the best of the first k saves, of those that typing the target takes."""
     return float(max(_best_to_accept(drafts[:k], target)[0], 0)), len(target)
@@ -46,7 +42,6 @@ def _number_shown(drafts: Sequence[str], target: str, k: int) -> Pair:
 METRICS: Mapping[str, Metric] = {
     "EM": exact_match,
     "ES": best_similarity,
-    "matched": matched_ratio,
     "shown": _number_shown,
 }
 

@@ -6,43 +6,27 @@ Scores stand beside the number of drafts, the prior and the cost of each arm. A 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from spd_lsp.evaluation.bootstrap import RESAMPLES
 from spd_lsp.evaluation.quality.statistics import ArmCost, Results, metric_names
 from spd_lsp.evaluation.quality.store import Record
-from spd_lsp.evaluation.report_writer import Panel, Report, markdown_table, percent, points
+from spd_lsp.evaluation.report_writer import Report, markdown_table, percent, points
 
-
-@dataclass(frozen=True, slots=True)
-class RandomExamples:
-    """How many random examples to print with all drafts, and their seed."""
-
-    number: int = 12
-    seed: int = 0
-
-
-_TWELVE = RandomExamples()
 _METHOD = """\
 Method: prompt, context, n-grams, stop rule and ranking are the product's; a completion ends with its line or after
 {max_tokens} tokens. The prompt of an example is read once, untimed; the arms follow in a random order. Times are
 those of decoding, n-gram look-ups and ranking of one completion. EM: exact match. ES: edit similarity,
-1 - Levenshtein distance / longer length. matched: characters of the longest draft that is a prefix of the target,
-of all characters. KS: keystrokes saved when lines are typed (a character, accepting, and a step down the list cost
-1 each), with this many requests a line. In parentheses: 95 % bootstrap confidence intervals, {resamples} resamples
-of packages and of files within them. Differences are paired; bold ones have an interval that excludes zero.
+1 - Levenshtein distance / longer length. KS: keystrokes saved when lines are typed (a character, accepting, and a
+step down the list cost 1 each), with this many requests a line. In parentheses: 95 % bootstrap confidence
+intervals, {resamples} resamples of packages and of files within them. Differences are paired; bold ones have an
+interval that excludes zero.
 Samplers draw once at each example."""
 
 
-def quality_report(
-    results: Results,
-    facts: Mapping[str, Any],
-    shown: RandomExamples = _TWELVE,
-) -> Report:
-    """Build the tables, the figure, and all numbers by slice."""
+def quality_report(results: Results, facts: Mapping[str, Any]) -> Report:
+    """Build the tables, and all numbers by slice."""
     slices = results.slices()
     data = {
         name: {
@@ -57,18 +41,12 @@ def quality_report(
         "results",
         f"Decoders compared on {len(results.records):,} examples",
         facts,
-        [*_parts(results, slices, facts, shown)],
+        [*_parts(results, slices, facts)],
         {"slices": data},
-        _panels(results, next(iter(slices.values()))) if slices else (),
     )
 
 
-def _parts(
-    results: Results,
-    slices: Mapping[str, Sequence[Record]],
-    facts: Mapping[str, Any],
-    shown: RandomExamples,
-) -> Iterator[str]:
+def _parts(results: Results, slices: Mapping[str, Sequence[Record]], facts: Mapping[str, Any]) -> Iterator[str]:
     yield _METHOD.format(max_tokens=facts.get("max_tokens", 24), resamples=f"{RESAMPLES:,}")
     for number, (name, records) in enumerate(slices.items()):
         yield f"## {name} ({len(records):,} examples)"
@@ -76,9 +54,6 @@ def _parts(
             yield _slice_table(results, records)
         else:
             yield from _primary_parts(results, records)
-    if shown.number:
-        yield f"## {shown.number} random examples (seed {shown.seed})"
-        yield from _random_examples(results, next(iter(slices.values()), ()), shown)
 
 
 def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]:
@@ -89,13 +64,11 @@ def _primary_parts(results: Results, records: Sequence[Record]) -> Iterator[str]
     for family in results.against:
         yield f"### Difference from {family}{'' if '@' in family else ' with the same n-grams'}, paired"
         yield _difference_table(results, records, family)
-    yield f"### EM@{results.k} by package, %"
-    yield _package_table(results, records)
 
 
 def _main_table(results: Results, records: Sequence[Record]) -> str:
     k = results.k
-    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
+    names = ["EM@1", f"EM@{k}", f"ES@{k}"]
     scores = [results.scores(name, records) for name in names]
     saved = {score.arm: percent(score.value) for score in results.keystrokes_saved(records)}
     requests = {arm: f"{number:.1f}" for arm, number in results.requests(records).items()}
@@ -117,7 +90,7 @@ def _cost_cells(cost: ArmCost) -> list[str]:
 def _slice_table(results: Results, records: Sequence[Record]) -> str:
     """The scores of each arm on a slice of the examples."""
     k = results.k
-    names = ["EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}"]
+    names = ["EM@1", f"EM@{k}", f"ES@{k}"]
     scores = [results.scores(name, records) for name in names]
     rows = [["arm", *names, *(f"EM@{k} less {family}" for family in results.against)]]
     for a, label in enumerate(results.labels):
@@ -129,51 +102,10 @@ def _slice_table(results: Results, records: Sequence[Record]) -> str:
 def _difference_table(results: Results, records: Sequence[Record], family: str) -> str:
     """Each arm less the one of a family that has the same prior."""
     k = results.k
-    columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}", f"matched@{k}")]
+    columns = [results.scores(name, records) for name in ("EM@1", f"EM@{k}", f"ES@{k}")]
     saved = {score.arm: points(score.less.get(family)) for score in results.keystrokes_saved(records)}
     rows = [["arm", *(column[0].metric for column in columns), "KS"]]
     for a, label in enumerate(results.labels):
         if family in columns[0][a].less:
             rows.append([label, *(points(column[a].less[family]) for column in columns), saved.get(label, "")])
     return markdown_table(rows)
-
-
-def _package_table(results: Results, records: Sequence[Record]) -> str:
-    """EM@k of each arm in each package: packages differ more than arms do."""
-    packages = sorted({record["example"]["package"] for record in records})
-    parts = [[record for record in records if record["example"]["package"] == name] for name in packages]
-    columns = [results.scores(f"EM@{results.k}", part) for part in parts]
-    heads = [f"{name} ({len(part)})" for name, part in zip(packages, parts, strict=True)]
-    rows = [[label, *(f"{100 * c[a].value.mean:.0f}" for c in columns)] for a, label in enumerate(results.labels)]
-    return markdown_table([["arm", *heads], *rows])
-
-
-def _random_examples(results: Results, records: Sequence[Record], shown: RandomExamples) -> Iterator[str]:
-    """Random examples with the drafts of each arm; sorted by key, so that all models are shown on the same."""
-    ordered = sorted(records, key=lambda record: str(record["key"]))
-    for record in random.Random(shown.seed).sample(ordered, min(shown.number, len(ordered))):
-        example = record["example"]
-        lines = [
-            f"{example['stratum']}, line {record['seen']}, {example['file']}",
-            f"target    {example['target']}",
-        ]
-        for arm in results.arms:
-            if arm.prior == "repository+file":
-                drafts = record["arms"][arm.label]["drafts"] or ["(none)"]
-                lines += [f"{arm.family:20} {draft}" for draft in drafts]
-        yield "```\n" + "\n".join(lines) + "\n```"
-
-
-def _panels(results: Results, records: Sequence[Record]) -> list[Panel]:
-    """Exact match by arm, and against the time it takes."""
-    names = ("EM@1", f"EM@{results.k}") if results.k > 1 else ("EM@1",)
-    scores = {name: results.scores(name, records) for name in names}
-    by_time = {
-        score.arm: [(cost.cpu_p50, score.value)]
-        for score, cost in zip(scores[names[-1]], results.costs(records), strict=True)
-    }
-    by_arm = {name: [(score.arm, score.value) for score in column] for name, column in scores.items()}
-    return [
-        Panel("exact match (95 %)", "", by_arm, horizontal=True),
-        Panel("median processor time of a completion, ms", names[-1], by_time),
-    ]

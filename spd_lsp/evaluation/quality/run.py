@@ -46,7 +46,6 @@ class RunOptions:
     files: int = 25
     seed: int = 0
     max_tokens: int = 24
-    left_only: bool = False
     language: Sequence[str] = ("python",)
     out: Path = Path("eval-quality")
 
@@ -105,7 +104,7 @@ class QualityRun:
             for number, (example, asked, typing) in enumerate(work, done):
                 self.report("examples", number, len(examples))
                 if asked or typing:
-                    trial = ExampleTrial(example, file, ngrams, self.runner, self.options)
+                    trial = ExampleTrial(example, file, ngrams, self.runner)
                     self.store.append(trial.record(asked, typing))
             done += len(work)
         self.report("examples", len(examples), len(examples))
@@ -125,15 +124,12 @@ def _missing_arms(
 class ExampleTrial:
     """All arms on one example."""
 
-    def __init__(
-        self, example: Example, file: PackageFile, ngrams: HeldOutNgrams, runner: ArmRunner, options: RunOptions
-    ) -> None:
+    def __init__(self, example: Example, file: PackageFile, ngrams: HeldOutNgrams, runner: ArmRunner) -> None:
         self.example = example
         self.file = file
         self.line_seen = ngrams.line_seen(example)
         self.runner = runner
-        self.right = not options.left_only
-        self.mixtures = ngrams.mixtures(example, right=self.right)
+        self.mixtures = ngrams.mixtures(example)
         self.around = cache(lambda: ngrams.surroundings(example))
 
     def record(self, asked: Sequence[Arm], typing: Sequence[Arm]) -> Record:
@@ -157,7 +153,7 @@ class ExampleTrial:
     def _typed_line(self, arm: Arm) -> Mapping[str, int]:
         target = self.example.target
         most = arm.settings.get("drafts", self.runner.settings.drafts)
-        text = text_without_target(self.file.text, self.example, "", right=self.right)
+        text = text_without_target(self.file.text, self.example, "")
         start = CompletionRequest(text, self.example.at, self.file.language, None, "", explicit=False)
         line = type_line(
             target, lambda written: self._complete(arm, self._request(written)).completions, most, start
@@ -166,7 +162,7 @@ class ExampleTrial:
 
     def _request(self, written: str = "") -> ArmRequest:
         """The request once so much of the target is written."""
-        text = text_without_target(self.file.text, self.example, written, right=self.right)
+        text = text_without_target(self.file.text, self.example, written)
         return self.runner.request(text, self.example.at + len(written), self.file.language)
 
     def _complete(self, arm: Arm, request: ArmRequest) -> ArmResult:
@@ -174,12 +170,12 @@ class ExampleTrial:
         return self.runner.complete(arm, request, self.mixtures[arm.prior], around)
 
 
-def text_without_target(text: str, example: Example, written: str, *, right: bool) -> str:
-    """The file with only `written` of the target; without the text right of its line unless `right`."""
+def text_without_target(text: str, example: Example, written: str) -> str:
+    """The file with only `written` of the target."""
     end = example.line_end
     if text[end - 1 : end] == "\n":
         end -= 1
-    return text[: example.at] + written + (text[end:] if right else "")
+    return text[: example.at] + written + text[end:]
 
 
 def open_run(
@@ -212,7 +208,6 @@ def _facts_of(options: RunOptions, packages: Sequence[PackageFiles], folder: Pat
         "seed": options.seed,
         "k": options.drafts,
         "max_tokens": options.max_tokens,
-        "right context": not options.left_only,
         "version": __version__,
     }
 

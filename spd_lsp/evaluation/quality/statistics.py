@@ -9,7 +9,7 @@ import numpy as np
 
 from spd_lsp.evaluation.bootstrap import Bootstrap, Interval
 from spd_lsp.evaluation.quality.arms import Arm
-from spd_lsp.evaluation.quality.examples import LENGTH_BINS, PRIMARY, STRATA, length_bin
+from spd_lsp.evaluation.quality.examples import PRIMARY, STRATA
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN
 from spd_lsp.evaluation.quality.metrics import METRICS
 from spd_lsp.evaluation.quality.store import Record
@@ -122,15 +122,11 @@ class Results:
         return [_cost(label, [record["arms"][label] for record in records]) for label in self.labels]
 
     def slices(self) -> dict[str, list[Record]]:
-        """The records by slice: primary, by stratum, by length, by where else the line stands."""
+        """The records by slice: primary, by stratum, by where else the line stands."""
         primary = [record for record in self.records if record["example"]["stratum"] in PRIMARY]
         slices = {f"primary: {' + '.join(PRIMARY)}": primary}
         for stratum in STRATA:
             slices[f"cursor: {stratum}"] = [r for r in self.records if r["example"]["stratum"] == stratum]
-        for length in LENGTH_BINS:
-            slices[f"length: {length} code tokens"] = [
-                r for r in primary if length_bin(r["example"]["target"]) == length
-            ]
         for seen in LINE_SEEN:
             slices[f"line: {seen}"] = [r for r in primary if r["seen"] == seen]
         return {name: records for name, records in slices.items() if records}

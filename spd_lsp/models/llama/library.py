@@ -77,7 +77,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_decode": (c_int32, [c_void_p, Batch]),
     "llama_get_logits_ith": (POINTER(c_float), [c_void_p, c_int32]),
     "llama_get_memory": (c_void_p, [c_void_p]),
-    "llama_memory_clear": (None, [c_void_p, c_bool]),
     "llama_memory_seq_rm": (c_bool, [c_void_p, c_int32, c_int32, c_int32]),
     "llama_memory_seq_pos_max": (c_int32, [c_void_p, c_int32]),
     "llama_memory_seq_cp": (None, [c_void_p, c_int32, c_int32, c_int32, c_int32]),
@@ -93,7 +92,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_get_add_bos": (c_bool, [c_void_p]),
     "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool]),
     "llama_supports_gpu_offload": (c_bool, []),
-    "llama_print_system_info": (c_char_p, []),
     "llama_log_set": (None, [_LogCallback, c_void_p]),
 }
 _errors: deque[str] = deque(maxlen=4)  # the library's last messages
@@ -168,10 +166,3 @@ def _unknown_layout(what: str) -> Unavailable:
     return Unavailable(
         f"xllamacpp {version('xllamacpp')} has an unknown layout of {what} settings; install another version of it"
     )
-
-
-def describe_library() -> str:
-    """The library's version and what it was built for."""
-    system_info = str(load_library().llama_print_system_info().decode())
-    extensions = ", ".join(name for name in ("AVX512", "AVX2", "NEON") if f"{name} = 1" in system_info)
-    return f"xllamacpp {version('xllamacpp')}, built for {extensions or 'any processor'}"

@@ -10,9 +10,8 @@ from spd_lsp.evaluation.bench.clocks import Clocks, Timing
 from spd_lsp.evaluation.bench.contenders import contender_keys
 from spd_lsp.evaluation.bench.report import NO_DIFFERENCE, bench_report
 from spd_lsp.evaluation.bench.run import BenchResults
-from spd_lsp.evaluation.report_writer import save
 
-SECONDS = {"superposed": 0.010, "greedy": 0.0101, "nucleus": 0.020, "reading": 0.002}
+SECONDS = {"superposed": 0.010, "greedy": 0.0101, "nucleus": 0.020}
 
 
 def run_of(seconds: float) -> Timing:
@@ -23,12 +22,11 @@ def run_of(seconds: float) -> Timing:
 @pytest.fixture
 def found() -> BenchResults:
     machine = {"processor": "Abacus 3000, 2 cores", "device": "cpu"}
-    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "CausalModel", "llama.cpp": "left out"}
-    result = BenchResults(asked, machine, ("0.1", "0.2"), weights=20_000_000, prompt=512)
+    asked = {"model": "starter", "tokens": 11, "rounds": 4, "engine": "CausalModel"}
+    result = BenchResults(asked, machine, ("0.1", "0.2"), prompt=512)
     for name, k in contender_keys([1, 3]):
         noise = (0.9, 1.1, 0.95, 1.05) if name == "superposed" else (1, 1, 1, 1)
         result.runs[name, k] = [run_of(SECONDS.get(name, 0.03) * factor) for factor in noise]
-    result.prefixes = {"cold": [Clocks(0.8, 0.8)] * 4, "+5 tokens": [Clocks(0.1, 0.1)] * 4}
     result.peaks = {("beam", 3): (500_000_000, 700_000_000)}
     return result
 
@@ -41,7 +39,7 @@ def row(text: str, start: str) -> list[str]:
 def test_it_names_the_machine_the_model_and_the_load(found):
     text = bench_report(found).markdown()
     assert "Abacus 3000, 2 cores" in text
-    assert "starter, 20.0 MB of weights" in text
+    assert "model: starter" in text
     assert "load average: 0.1 before, 0.2 after" in text
 
 
@@ -57,18 +55,14 @@ def test_it_compares_with_superposed_decoding_of_the_same_k(found):
     assert three.startswith("2.0")
 
 
-def test_it_tells_the_shares_and_the_limit(found):
+def test_it_tells_the_shares(found):
     text = bench_report(found).markdown()
-    assert row(text, "superposed decoding, k = 3")[1].startswith("10.0")
     shares = [line for line in text.splitlines() if "10.0%" in line]
     assert [cell.strip() for cell in shares[-1].strip("|").split("|")][1:4] == ["10.0%", "10.0%", "80.0%"]
-    assert "10.0 GB/s" in text
 
 
-def test_it_tells_what_keeping_the_prefix_saves_and_the_memory(found):
+def test_it_tells_the_memory(found):
     text = bench_report(found).markdown()
-    assert row(text, "+5 tokens")[2].startswith("8.00")
-    assert row(text, "beam search, batched, k = 3")
     assert row(text[text.index("Memory") :], "beam search, batched, k = 3")[1:] == ["500", "200"]
 
 
@@ -76,12 +70,6 @@ def test_the_object_holds_every_round(found):
     plain = json.loads(bench_report(found).json())["data"]
     assert {len(one["rounds"]) for one in plain["runs"]} == {4}
     assert plain["runs"][0]["rounds"][0]["rest"]["cpu"] > 0
-
-
-def test_it_draws_time_by_k(found, tmp_path):
-    pytest.importorskip("matplotlib")
-    save(bench_report(found), tmp_path / "bench.png")
-    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_on_a_gpu_the_wall_clock_decides(found):

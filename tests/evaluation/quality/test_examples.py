@@ -11,9 +11,7 @@ from spd_lsp.evaluation.quality.examples import (
     AFTER_TRIGGER,
     LINE_START,
     MID_IDENTIFIER,
-    RANDOM_BYTE,
     STRATA,
-    length_bin,
     read_packages,
     sample_examples,
 )
@@ -94,7 +92,6 @@ def test_no_file_has_two_places_in_one_line_or_more_than_one_of_a_stratum(reposi
     assert len({(c.file, c.line_start) for c in examples}) == len(examples)
     assert len({(c.file, c.stratum) for c in examples}) == len(examples)
     assert len({c.key for c in examples}) == len(examples)
-    assert RANDOM_BYTE in STRATA
 
 
 def test_folders_take_turns(repository, tmp_path):
@@ -114,10 +111,3 @@ def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tm
         read_packages([empty])
     with pytest.raises(UserError, match="two folders are called rows"):
         read_packages([repository, repository])
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"), [("a", "1-4"), ("f(x, y)", "5-9"), ("a = f(x, y)[1][2]", "10-24")]
-)
-def test_lengths_are_counted_in_code_tokens(target, expected):
-    assert length_bin(target) == expected

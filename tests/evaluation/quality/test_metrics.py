@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.evaluation.quality.metrics import (
     best_similarity,
     edit_similarity,
     exact_match,
-    matched_ratio,
     type_line,
 )
 from spd_lsp.extras import remedy_for
@@ -35,11 +34,6 @@ def test_edit_similarity_is_of_the_best_of_k():
 
 def test_without_rapidfuzz_one_is_told_how_to_install_it():
     assert "spd-lsp[bench]" in remedy_for("rapidfuzz")
-
-
-def test_matched_counts_only_drafts_that_can_be_taken_as_they_are():
-    assert matched_ratio(["foo(x)", "fo"], "foo(y)", 2) == (2, 6)
-    assert matched_ratio(["foo(x)", "fo"], "foo(y)", 1) == (0, 6)
 
 
 def offered(*texts: str) -> list[Completion]:

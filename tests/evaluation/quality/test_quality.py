@@ -10,10 +10,9 @@ from click.testing import CliRunner
 from spd_lsp.cli import main
 from spd_lsp.evaluation.bootstrap import Interval
 from spd_lsp.evaluation.quality.arms import parse_arms
-from spd_lsp.evaluation.quality.report import RandomExamples, quality_report
+from spd_lsp.evaluation.quality.report import quality_report
 from spd_lsp.evaluation.quality.statistics import Results, metric_names
 from spd_lsp.evaluation.report_writer import markdown_table, percent, points
-from spd_lsp.extras import install_command
 
 
 def record(key, package, drafts, *, target="x(1)", stratum="line start", seen="new", typed=None):
@@ -69,13 +68,12 @@ def test_nothing_is_compared_with_an_arm_that_was_not_asked(results):
     assert "Difference from beam" not in quality_report(others, {}).markdown()
 
 
-def test_slices_are_primary_then_by_stratum_length_and_whether_seen(results):
+def test_slices_are_primary_then_by_stratum_and_whether_seen(results):
     slices = results.slices()
     assert {name: len(records) for name, records in slices.items()} == {
         "primary: line start + after trigger": 2,
         "cursor: line start": 2,
         "cursor: mid-identifier": 1,
-        "length: 1-4 code tokens": 2,
         "line: in another file": 1,
         "line: new": 1,
     }
@@ -122,7 +120,7 @@ def run(*arguments):
 @pytest.mark.slow
 def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
     out = tmp_path / "out"
-    arguments = [repository, *ARGUMENTS, "--out", out, "--no-figures"]
+    arguments = [repository, *ARGUMENTS, "--out", out]
     first = run(*arguments)
     assert first.exit_code == 0, first.output
     assert "Decoders compared on 3 examples" in first.output
@@ -139,31 +137,8 @@ def test_the_command_measures_writes_and_goes_on(repository, tmp_path):
 
 def test_new_arms_are_added_to_the_places_that_were_measured(repository, tmp_path):
     arguments = [repository, "--priors", "none", "--examples", "2", "--typed", "0", "--out", tmp_path / "out"]
-    assert run(*arguments, "--no-figures", "--arms", "greedy").exit_code == 0
-    both = run(*arguments, "--no-figures", "--arms", "greedy,superposed")
+    assert run(*arguments, "--arms", "greedy").exit_code == 0
+    both = run(*arguments, "--arms", "greedy,superposed")
     assert both.exit_code == 0, both.output
     assert "superposed@none" in both.output
     assert "2 examples" in both.output
-
-
-def test_without_matplotlib_all_but_the_figure_is_written(repository, tmp_path, monkeypatch):
-    monkeypatch.setattr("spd_lsp.evaluation.report_writer.find_spec", lambda name: None)
-    found = run(repository, "--arms", "greedy", "--priors", "none", "--examples", "1", "--out", tmp_path / "out")
-    assert found.exit_code == 0, found.output
-    assert f"no figure: matplotlib is missing; run: {install_command('bench')}" in found.stderr
-    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".jsonl", ".json", ".md"}
-
-
-def test_the_places_shown_are_those_of_their_seed(results):
-    texts = [quality_report(results, {}, RandomExamples(1, seed)).markdown() for seed in (0, 0, 1)]
-    assert texts[0] == texts[1]
-    assert len({text[text.index("random examples") :] for text in texts}) == 2
-    assert "random examples" not in quality_report(results, {}, RandomExamples(0)).markdown()
-
-
-def test_figures_are_drawn(repository, tmp_path):
-    pytest.importorskip("matplotlib")
-    out = tmp_path / "out"
-    found = run(repository, "--arms", "greedy", "--priors", "none,repository", "--typed", "0", "--out", out)
-    assert found.exit_code == 0, found.output
-    assert [path.name for path in out.glob("*.png")] == ["results.png"]

@@ -11,7 +11,7 @@ import pytest
 
 from spd_lsp.completion.blocks import first_line
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.offer import Completion
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
 from spd_lsp.evaluation.quality.arms import parse_arm
@@ -32,12 +32,12 @@ from spd_lsp.ngrams.serving_tables import Served
 from spd_lsp.settings import Settings
 from tests.conftest import PACKAGE, STARTER, STARTER_FILE
 
-CURSORS = 200  # at line starts, behind signs and blanks, inside words, anywhere
+CURSORS = 200  # at line starts, behind signs and blanks, inside words
 SECRET = 'api_token = "9f8Kq2LmZx7RtY4wVb6N"\n'
 
 
 class FixedNgrams:
-    """Domains that always serve one mixture."""
+    """Tables that always serve one mixture."""
 
     live = None
     revision = 0
@@ -56,12 +56,12 @@ class Asked:
     def __init__(self) -> None:
         self.tokens = ModelTokenizer(STARTER)
         self.model = load(STARTER, "cpu")
-        self.domains = FixedNgrams()
-        self.product = Completer(self.model, self.tokens, self.domains, Settings())  # type: ignore[arg-type]
+        self.tables = FixedNgrams()
+        self.product = Completer(self.model, self.tokens, self.tables, Settings())  # type: ignore[arg-type]
         self.runner = ArmRunner(self.model, self.tokens, Settings())
 
     def both(self, source: str, cursor: int, mixture: Mixture | None) -> tuple[list[Completion], list[Completion]]:
-        self.domains.mixture = mixture
+        self.tables.mixture = mixture
         shipped = self.product.complete(source, cursor, "python", explicit=True).completions
         arm = parse_arm(f"{self.product.settings.decoder}@repository+file")
         request = self.runner.request(source, cursor, "python", shape=None)
@@ -84,7 +84,7 @@ def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
     names = copies = others = 0
     for example in examples:
         file = files[example.file]
-        source = text_without_target(file.text, example, "", right=True)
+        source = text_without_target(file.text, example, "")
         mixture = prior.without(file).mixtures(example)["repository+file"]
         shipped, measured = asked.both(source, example.at, mixture)
         others += [one.text for one in measured] != [one.text for one in shipped]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.counting import external_merge
-from ngram_builders.counting.external_merge import NgramCounter, merge_in_pieces
+from ngram_builders.counting.external_merge import NgramCounter, check_token_count, merge_in_pieces
 from ngram_builders.counting.memory import MemoryLimits, share_memory
 from ngram_builders.counting.stored_run import StoredRun, read_ranges, write_run
 from ngram_builders.errors import UserError
@@ -44,14 +44,6 @@ def test_blocks_and_spills_of_any_size_give_the_same_counts(
     assert counter.tokens == sum(map(len, texts))
 
 
-def test_a_counter_that_spills_often_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_merge, "FAN_IN", 3)
-    texts = [[1, 2, 3, 1, number % 4] for number in range(200)]
-    counter = counted(tmp_path, texts, held_bytes=0)
-    assert [len(runs) for runs in counter.spilled] == [1, 0, 2, 0, 1]  # 100 runs of 10 tokens, in base 3
-    assert as_dict(merge(list(counter.runs()))) == as_dict(run_of_texts(texts))
-
-
 def test_spilled_runs_are_unnamed_files(tmp_path: Path) -> None:
     counter = counted(tmp_path, [[1, 2, 3]] * 20, held_bytes=0)
     assert counter.spilled
@@ -65,20 +57,6 @@ def test_a_merge_in_pieces_splits_only_between_contexts(texts: Documents, piece:
     assert as_dict(merge(pieces)) == as_dict(merge(runs))
     for left, right in itertools.pairwise(pieces):
         assert left.records[-1] >> np.uint64(16) < right.records[0] >> np.uint64(16)
-
-
-@given(texts=documents(), ends=st.tuples(st.integers(0, 30), st.integers(0, 30)), record=st.integers(0, 2**63))
-def test_a_part_of_a_run_in_a_file_is_that_part(
-    tmp_path_factory: pytest.TempPathFactory, texts: Documents, ends: tuple[int, int], record: int
-) -> None:
-    file, whole = tmp_path_factory.mktemp("run") / "run", run_of_texts(texts)
-    write_run(file, [whole])
-    start, end = sorted(min(place, len(whole)) for place in ends)
-    part, expected = StoredRun(read_ranges(file)[0].file, len(whole), start, end), whole.load(start, end)
-    assert as_dict(in_memory(part)) == as_dict(expected)
-    assert part.find(record) == expected.find(record)
-    for place in range(len(part)):
-        assert part.find(part.record(place)) == place
 
 
 @given(texts=documents(), starts=st.lists(st.integers(1, 2**63)), piece=st.integers(1, 40))
@@ -101,6 +79,12 @@ def test_a_run_that_is_cut_short_while_it_is_read_is_refused(tmp_path: Path) -> 
     os.truncate(tmp_path / "run", 10)
     with pytest.raises(UserError, match="are damaged; if that is in a folder"):
         in_memory(run)
+
+
+def test_more_tokens_than_counts_can_hold_are_refused() -> None:
+    check_token_count(2**31 - 1)
+    with pytest.raises(UserError, match=r"too many for one file .* in tasks, with --engine datatrove"):
+        check_token_count(2**31)
 
 
 def test_too_little_memory_is_refused() -> None:

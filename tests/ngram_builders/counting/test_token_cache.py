@@ -89,43 +89,6 @@ def test_paths_of_any_bytes_survive_a_round_trip(path: Path) -> None:
         assert cache.indexed_files("table") == [IndexedFile(name, 1, 2, digest(1), "python")]
 
 
-def test_a_damaged_row_counts_as_missing(path: Path) -> None:
-    with TokenCache(path, "f") as cache:
-        cache.add({digest(1): IDS, digest(2): IDS}, [])
-    base = sqlite3.connect(path)
-    base.execute("UPDATE texts SET ids = x'010002000300' WHERE digest = ?", (digest(1),))
-    base.execute("UPDATE texts SET tokens = 2 WHERE digest = ?", (digest(2),))
-    base.commit()
-    base.close()
-    with TokenCache(path, "f") as cache:
-        assert cache.load_ids([digest(1), digest(2)]) == {}
-
-
-def test_the_files_of_a_table_are_recorded_under_its_name(path: Path) -> None:
-    with TokenCache(path, "f") as cache:
-        cache.record_files("one", [INDEXED])
-        cache.record_files("two", [])
-        assert cache.indexed_files("one") == [INDEXED]
-        assert cache.indexed_files("two") == cache.indexed_files("three") == []
-
-
-def test_texts_that_no_table_uses_are_erased(path: Path) -> None:
-    secret = np.frombuffer(b"a secret that was deleted from the sources " * 40, "<u2").astype(np.int64)
-    with TokenCache(path, "old") as cache:
-        cache.add({digest(9): IDS}, [])
-    with TokenCache(path, "f") as cache:
-        cache.add({digest(1): IDS, digest(2): secret}, [FileState(SOURCE_FILE, digest(1), None)])
-        cache.record_files("old", [IndexedFile("/repo/b.py", 1, 2, digest(2), "python")])
-        cache.record_files("new", [IndexedFile("/repo/a.py", 1, 2, digest(1), "python")])
-        cache.keep_only(["new"], ["/repo/a.py"])
-        assert cache.token_counts().keys() == {digest(1)}
-        assert cache.indexed_files("old") == []
-        assert list(cache.file_states()) == ["/repo/a.py"]
-        cache.keep_only(["new"], [])
-        assert cache.file_states() == {}
-    assert b"secret that was deleted" not in b"".join(file.read_bytes() for file in path.parent.iterdir())
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
 def test_only_the_owner_can_read_it(path: Path) -> None:
     with TokenCache(path, "f") as cache:
@@ -160,16 +123,6 @@ def test_a_damaged_database_is_replaced_and_reported(path: Path, kind: str) -> N
     with TokenCache(path, "f") as cache:
         assert digest(100) in cache.token_counts()
         assert cache.problem is None
-
-
-def test_damage_found_while_writing_is_harmless(path: Path) -> None:
-    with TokenCache(path, "f") as cache:
-        cache.add({digest(i): np.arange(3000) for i in range(9)}, [])
-    with TokenCache(path, "f") as cache:
-        damage(path, "text")
-        for number in range(30):
-            cache.add({digest(number): np.arange(5000)}, [])
-        assert digest(29) in cache.token_counts()
 
 
 def test_a_build_continues_without_a_locked_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

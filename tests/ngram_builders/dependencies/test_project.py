@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pytest
-
 from ngram_builders.build import ignore_progress
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
 from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, PackageTables
@@ -14,11 +12,6 @@ from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 from tests.ngram_builders.dependencies.projects import install_python, options, write
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "data")
 
 
 def make_project(folder: Path, *packages: str) -> Path:

@@ -66,19 +66,6 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributed, "MIN_SHARDS", 3)
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """Texts whose copies end up in different shards."""
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    for number in range(9):
-        (folder / f"{number}.py").write_text(f"import os\nvalue_{number % 6} = {number % 6}\n" * (1 + number % 6))
-    (folder / "x.go").write_text("package main\n")
-    (folder / "y.py").write_text("package main\n")
-    (folder / "README.md").write_text("no source\n")
-    return folder
-
-
 def run(
     registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
 ) -> local.BuildSummary:
@@ -100,7 +87,14 @@ def test_two_workers_make_the_same_bytes_as_one_process(
 ) -> None:
     """Pruned only where all is counted; copies in other shards count once; nothing is printed by the tasks."""
     seen: list[tuple[str, int, int]] = []
-    made = run(registry, sources, min_count=2, report=lambda *stage: seen.append(stage))
+    kept: dict[str, int] = {}
+
+    def report(stage: str, done: int, total: int) -> None:
+        seen.append((stage, done, total))
+        kept[stage] = len(list(registry.folder.glob("there/*.counting/counts/*")))
+
+    made = run(registry, sources, min_count=2, report=report)
+    assert (kept["merge-1"], kept["table"]) == (3, 0), "what was added up is deleted"
     assert capfd.readouterr() == ("", "")
     expected = here(registry, sources, min_count=2)
     assert made.path.read_bytes() == expected.path.read_bytes()
@@ -194,6 +188,7 @@ def test_a_killed_run_ends_its_workers_and_the_next_run_resumes(
     assert not list(registry.domain_folder("there").glob("*.counting"))
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_noticed(registry: Registry, sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"stage counts was killed.*continues where this one stopped"):
         run(registry, sources, make=partial(make_crashing, tmp_path / "notes", "value_5"))

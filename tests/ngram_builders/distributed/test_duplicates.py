@@ -30,7 +30,7 @@ def plan_of(shards: int) -> Plan:
     )
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     shards=st.lists(st.lists(DIGESTS, max_size=9), min_size=1, max_size=5),
     at_once=st.integers(1, 20),

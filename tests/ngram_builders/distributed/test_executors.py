@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,10 +73,3 @@ def test_a_task_that_no_machine_has_room_for_is_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(ray_cluster, "_ROOM_SECONDS", 60.0)
     answers = iter([machines(), machines((1, 1e9))])
     ray_cluster._wait_for_room(SimpleNamespace(nodes=lambda: next(answers).nodes()), 10**9)
-
-
-def test_a_folder_whose_build_waits_stays_a_new_one(tmp_path: Path) -> None:
-    """Pruning goes by its age."""
-    os.utime(tmp_path, (1, 1))
-    StageRunner("counts", 12, tmp_path, make_encode).report_finished(lambda *_: None)
-    assert time.time() - tmp_path.stat().st_mtime < 3600

@@ -5,58 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
-from ngram_builders.distributed import build as distributed
-from ngram_builders.distributed.executors import Cluster
 from ngram_builders.distributed.ray_cluster import start_ray
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.registry import Registry
-from tests.ngram_builders.byte_encoder import END, VOCABULARY, make_encode
+from tests.ngram_builders.distributed.test_build import here
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
 PROGRAM = """
 import sys
 from pathlib import Path
 from ngram_builders.distributed import build as distributed
-from tests.ngram_builders.distributed.test_ray import build
+from tests.ngram_builders.distributed.test_build import run
 from ngram_builders.registry.registry import Registry
-distributed.MIN_SHARDS = 2
-build(Registry(Path(sys.argv[1])), Path(sys.argv[2]), executor="ray", folder=Path(sys.argv[3]))
+distributed.MIN_SHARDS = 3
+run(Registry(Path(sys.argv[1])), Path(sys.argv[2]), executor="ray", folder=Path(sys.argv[3]))
 """
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    folder = tmp_path / "sources"
-    folder.mkdir()
-    for number in range(6):
-        (folder / f"{number}.py").write_text(f"import os\nvalue_{number % 4} = {number % 4}\n" * (1 + number))
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributed, "MIN_SHARDS", 2)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def build(registry: Registry, sources: Path, **where: Any) -> NgramTable:
-    """Build in tasks, and return the domain."""
-    distributed.build([sources], "there", make_encode, registry=registry, cluster=Cluster(**where), **OPTIONS)
-    return registry.find("there")
-
-
-def local_bytes(tmp_path: Path, sources: Path) -> bytes:
-    """The table of a build on this machine."""
-    return build(Registry(tmp_path / "local"), sources, workers=1).path.read_bytes()
 
 
 def test_ray_makes_the_same_bytes(
@@ -66,9 +35,10 @@ def test_ray_makes_the_same_bytes(
     pytest.importorskip("ray", reason="needs Ray: pip install ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     arguments = [str(registry.folder), str(sources), str(tmp_path / "shared")]
     subprocess.run([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, check=True, timeout=400)
-    assert registry.find("there").path.read_bytes() == local_bytes(tmp_path, sources)
+    assert registry.find("there").path.read_bytes() == here(registry, sources).path.read_bytes()
 
 
 def test_an_address_without_a_ray_cluster_ends_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

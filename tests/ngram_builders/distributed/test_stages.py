@@ -5,27 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import signal
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.counting.tokenize import text_digest
-from ngram_builders.distributed.plan import Plan, read_stage_results, task_file, write_plan
+from ngram_builders.distributed.plan import Plan, delete_added_up, write_plan
 from ngram_builders.distributed.stages import run_task, table_path
-from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, merge, with_boundaries
+from ngram_builders.ngrams import ORDERS, with_boundaries
 from ngram_builders.sources.language_ids import language_of
-from ngram_builders.table.reader import Table, added_runs
+from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
 from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode, make_encode
-from tests.ngram_builders.reference import as_dict
 
 TEXTS = {
     "a.py": "import os\nprint(os.name)\n",
@@ -121,20 +116,6 @@ def test_neither_the_order_of_tasks_nor_repeating_one_changes_the_table(tmp_path
     assert run_all_tasks(tmp_path / "two", plan).read_bytes() == expected
 
 
-def test_every_document_is_counted_or_skipped(tmp_path: Path) -> None:
-    paths = write_files(tmp_path / "sources", TEXTS)
-    plan = plan_of(3)
-    write_plan(tmp_path / "work", plan, [paths[:3], paths[3:5], paths[5:]])
-    run_all_tasks(tmp_path / "work", plan)
-    skipped: Counter[str] = Counter()
-    for stage in ("digests", "counts"):
-        for result in read_stage_results(tmp_path / "work", stage):
-            skipped.update(result["skipped"])
-    assert skipped == {"duplicate": 2, "empty": 1, "generated": 1}
-    summary = Table.open(table_path(tmp_path / "work", 0)).summary
-    assert (summary.files, summary.sources) == (4, {"go": 1, "python": 3})
-
-
 def test_a_file_that_changes_between_two_stages_is_skipped_and_reported(tmp_path: Path) -> None:
     """Its new text may be a copy of another file, which nobody would notice any more."""
     paths = write_files(tmp_path / "sources", {"a.py": "x = 1\n", "b.py": "y = 2\n"})
@@ -162,12 +143,12 @@ def test_tasks_and_opens_grow_as_shards_do(shards: int) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="limits of open files are POSIX's")
 def test_no_task_opens_many_files(tmp_path: Path) -> None:
-    """A hundred shards and room for twenty more open files."""
+    """Thirty shards and room for twenty more open files."""
     import resource
 
-    texts = {f"{number}.py": f"x = {number % 7}\ny = {number}\n" for number in range(100)}
+    texts = {f"{number}.py": f"x = {number % 7}\ny = {number}\n" for number in range(30)}
     paths = write_files(tmp_path / "sources", texts)
-    plan = plan_of(100, 4, (2, 3), fan_in=8)
+    plan = plan_of(30, 4, (2, 3), fan_in=4)
     write_plan(tmp_path / "work", plan, [[path] for path in paths])
     with (tmp_path / "work" / "plan.msgpack").open("rb") as file:
         limit, before = file.fileno() + 20, resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -179,101 +160,22 @@ def test_no_task_opens_many_files(tmp_path: Path) -> None:
     assert table.read_bytes() == counted_at_once(tmp_path / "expected", paths, (2, 3))
 
 
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def write_varied(folder: Path, files: int, words: int) -> list[str]:
-    """Files of random words."""
-    letters = np.random.default_rng(0).choice(list(LETTERS), (files, words, 5))
-    lines = {f"{number}.py": "\n".join(map("".join, one)) for number, one in enumerate(letters)}
-    return write_files(folder, lines)
-
-
-def spent_and_kept(work: Path, plan: Plan) -> dict[str, int]:
-    """How many runs there are of each round."""
-    return {one.stage: len(list((work / one.stage).iterdir())) for one in plan.rounds}
-
-
-def test_what_was_added_up_is_deleted_once_its_sums_are_whole(tmp_path: Path) -> None:
+def test_what_was_added_up_is_deleted_once_all_of_its_sums_are_there(tmp_path: Path) -> None:
     """So the shared folder holds what two rounds read and write, however many rounds there are."""
-    paths = write_varied(tmp_path / "sources", 8, 200)
+    names = [f"{number}.py" for number in range(8)]
+    paths = write_files(tmp_path / "sources", {name: f"# {name}\n{TEXTS['e.py']}" for name in names})
     plan, work = plan_of(8, 8, fan_in=2), tmp_path / "work"
     write_plan(work, plan, [[path] for path in paths])
-    most = 0
+    held = []
     for stage, tasks in plan.stages.items():
         for rank in range(tasks):
             run_task(stage, rank, work, make_encode)
-            held = sum(file.stat().st_size for one in plan.rounds for file in (work / one.stage).iterdir())
-            most = max(most, held)
-        if stage == "counts":
-            counted_bytes = most
-        counted = spent_and_kept(work, plan)["counts"]
-        assert counted == {"digests": 0, "duplicates": 0, "counts": 8, "merge-1": 8}.get(stage, 0)
-    assert spent_and_kept(work, plan) == {"counts": 0, "merge-1": 0, "merge-2": 0, "merge-3": 8}
-    assert most < 2.1 * counted_bytes
+        delete_added_up(work, plan, stage)
+        held.append([one.stage for one in plan.rounds if any((work / one.stage).iterdir())])
+    rounds = ["counts", "merge-1", "merge-2", "merge-3"]
+    assert held == [[], [], *([one] for one in rounds), ["merge-3"]]
+    assert len(list((work / "texts").iterdir())) == 1
     assert table_path(work, 0).read_bytes() == counted_at_once(tmp_path / "expected", paths)
-    for round_ in plan.rounds[1:]:  # as if their marks were lost
-        for rank in range(round_.groups * round_.parts):
-            run_task(round_.stage, rank, work, make_encode)
-    assert table_path(work, 0).read_bytes() == counted_at_once(tmp_path / "expected", paths)
-
-
-def test_a_damaged_sum_costs_nothing_of_what_was_added_up(tmp_path: Path) -> None:
-    plan, work = plan_of(4, 4, fan_in=2), tmp_path / "work"
-    write_plan(work, plan, [[path] for path in write_varied(tmp_path / "sources", 4, 50)])
-    for stage in ("digests", "duplicates", "counts", "merge-1"):
-        for rank in range(plan.stages[stage]):
-            run_task(stage, rank, work, make_encode)
-    os.truncate(task_file(work, "merge-1", 3), 100)
-    for _ in range(2):
-        with pytest.raises(UserError, match=r"merge-1/00003 are damaged; .* folder \*\.counting, delete"):
-            run_task("merge-2", 1, work, make_encode)
-        run_task("merge-2", 0, work, make_encode)
-    assert [path.name for path in sorted((work / "counts").iterdir())] == ["00002", "00003"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a copy of this process")
-@pytest.mark.slow
-def test_a_kill_while_inputs_are_deleted_changes_no_byte(tmp_path: Path) -> None:
-    """At each deletion in turn; datatrove's marks are stood for by a file, and lost in every second run."""
-    paths = write_varied(tmp_path / "sources", 5, 50)
-    expected = counted_at_once(tmp_path / "expected", paths)
-    plan = plan_of(5, 8, fan_in=2)
-    for deletions in itertools.count():
-        work, marks = tmp_path / f"work{deletions}", tmp_path / f"marks{deletions}"
-        write_plan(work, plan, [[path] for path in paths])
-        was_killed = _run_until_killed(work, plan, marks, deletions)
-        done = set(marks.read_text().splitlines())
-        for stage, tasks in plan.stages.items():
-            stages_done = f"{stage} {tasks - 1}" in done
-            for rank in range(tasks):
-                if f"{stage} {rank}" not in done or (deletions % 2 and not stages_done):
-                    run_task(stage, rank, work, make_encode)
-        assert table_path(work, 0).read_bytes() == expected, deletions
-        if not was_killed:
-            break
-    assert deletions > 20
-
-
-def _run_until_killed(work: Path, plan: Plan, marks: Path, deletions: int) -> bool:
-    """Run all tasks in a process that is killed after so many deletions; whether it was."""
-    if not (child := os.fork()):
-        done = itertools.count(1)
-        unlink = Path.unlink
-
-        def count(path: Path, missing_ok: bool = False) -> None:
-            if missing_ok and next(done) > deletions:
-                os.kill(os.getpid(), signal.SIGKILL)
-            unlink(path, missing_ok)
-
-        Path.unlink = count  # type: ignore[method-assign]
-        with marks.open("w") as file:
-            for stage, tasks in plan.stages.items():
-                for rank in range(tasks):
-                    run_task(stage, rank, work, make_encode)
-                    print(stage, rank, file=file, flush=True)
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None:
@@ -286,27 +188,6 @@ def test_files_with_names_that_are_not_utf_8_are_counted(tmp_path: Path) -> None
     write_plan(tmp_path / "work", plan, [[str(file)]])
     run_all_tasks(tmp_path / "work", plan)
     assert Table.open(table_path(tmp_path / "work", 0)).summary.files == 1
-
-
-@pytest.mark.parametrize(("entries", "files"), [(10**6, 1), (200, 2), (100, 4), (1, 4)])
-def test_a_table_that_no_file_holds_is_written_as_several(tmp_path: Path, entries: int, files: int) -> None:
-    """Together they have the counts of one; each context is in one of them."""
-    paths = write_files(tmp_path / "sources", TEXTS)
-    whole = replace(plan_of(3, 4), most_entries=entries)
-    tables = {}
-    for plan in (whole, replace(whole, most_files=4)):
-        work = tmp_path / str(plan.most_files)
-        write_plan(work, plan, [paths[rank::3] for rank in range(3)])
-        run_all_tasks(work, plan)
-        made = sorted(work.glob("table-*.ngt"))
-        tables[plan.most_files] = [Table.open(path) for path in made]
-        assert read_stage_results(work, "table")[0]["files"] == len(made)
-    assert len(tables[4]) == files
-    counts = [as_dict(run) for table in tables[4] for run in added_runs([table])]
-    assert dict(item for one in counts for item in one.items()) == as_dict(merge(list(added_runs([tables[1][0]]))))
-    assert sum(map(len, counts)) == tables[1][0].summary.entries
-    for table in tables[4]:
-        table.verify()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of folders are POSIX's")

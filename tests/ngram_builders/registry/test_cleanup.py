@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from tests.ngram_builders.small_tables import names, unfinished_name, writer
+from tests.ngram_builders.small_tables import names, writer
 
-ROOT = Path(__file__).parents[3]
 TWO_DAYS = 2 * 86400
-
-
-@pytest.fixture
-def ended_pid() -> int:
-    """The id of a process that has ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
 
 
 def age(*paths: Path) -> None:
@@ -55,37 +44,18 @@ def test_a_registry_without_leftovers_loses_nothing(registry: Registry, repo: Pa
     assert (everything(registry), registry.generation()) == (before, generation)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
-def test_unfinished_files_of_ended_processes_are_pruned_and_those_of_running_ones_kept(
-    registry: Registry, ended_pid: int
-) -> None:
+def test_unfinished_files_are_pruned_once_nobody_writes_to_them(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
     for folder in (home, registry.folder):
-        (folder / unfinished_name(ended_pid)).write_bytes(b"half")
-        (folder / unfinished_name(os.getpid())).write_bytes(b"half")
-    expected = {unfinished_name(ended_pid), f"mine/{unfinished_name(ended_pid)}"}
-    assert set(prune_reasons(registry, dry_run=True)) == expected
-    pruned, _ = registry.prune()
-    assert [leftover.size for leftover in pruned] == [4, 4]
-    assert (home / unfinished_name(os.getpid())).exists()
-    assert registry.prune() == ([], [])
-    age(home / unfinished_name(os.getpid()))
-    assert set(prune_reasons(registry)) == {f"mine/{unfinished_name(os.getpid())}"}
-
-
-@pytest.mark.parametrize("name", [".table.{pid}-abc.tmp", ".table.0123abcd-{pid}-abc.tmp"])
-def test_unfinished_files_of_other_machines_and_containers_are_kept_for_a_day(
-    registry: Registry, ended_pid: int, name: str
-) -> None:
-    """Their processes have ids of their own, which here may be nobody's. An older version did not say whose."""
-    home = registry.install("mine", writer(5)).path.parent
-    file = home / name.format(pid=ended_pid)
-    file.write_bytes(b"half")
-    assert registry.prune() == ([], [])
+        for name in (".table.0a1b.tmp", ".table.2c3d.tmp"):
+            (folder / name).write_bytes(b"half")
+        age(folder / ".table.0a1b.tmp")
+    assert set(prune_reasons(registry, dry_run=True)) == {".table.0a1b.tmp", "mine/.table.0a1b.tmp"}
     registry.install("mine", writer(6))
-    assert file.exists()
-    age(file)
-    assert set(prune_reasons(registry)) == {f"mine/{file.name}"}
+    assert [file.name for file in home.glob(".*")] == [".table.2c3d.tmp"], "a build cleans up, too"
+    pruned, _ = registry.prune()
+    assert [leftover.size for leftover in pruned] == [4]
+    assert registry.prune() == ([], [])
 
 
 def test_tables_that_no_index_names_are_pruned(registry: Registry) -> None:

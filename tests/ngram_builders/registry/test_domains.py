@@ -9,11 +9,11 @@ import msgpack
 import pytest
 
 from ngram_builders.registry.assignments import Assignments
-from ngram_builders.registry.domains import INDEX_FILE, NgramTable, is_reserved, read_domain
+from ngram_builders.registry.domains import INDEX_FILE, is_reserved, read_domain
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.small_tables import names, writer
+from tests.ngram_builders.small_tables import writer
 
 
 def test_a_folder_without_an_index_is_no_domain(tmp_path: Path) -> None:
@@ -53,24 +53,6 @@ def test_a_domain_removed_during_a_read_is_none(registry: Registry, monkeypatch:
 
     monkeypatch.setattr(Table, "open", open_late)
     assert read_domain(home) is None
-
-
-def test_the_domains_in_use_are_a_consistent_snapshot(
-    registry: Registry, repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a table that replaces another while all are read, one of the two serves."""
-    registry.install("b", writer(5), roots=[repo])
-    usual, changes = Registry.domains, iter([True])
-
-    def domains(self: Registry) -> list[NgramTable]:
-        found = usual(self)
-        if next(changes, False):
-            registry.install("a", writer(5), roots=[repo])
-            registry.remove("b")
-        return found
-
-    monkeypatch.setattr(Registry, "domains", domains)
-    assert names(Registry(registry.folder).domains_for(repo / "x.py", None)) == [("a", 0.7)]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.cleanup import BUILD_LOCK
 from ngram_builders.registry.domains import NgramTable
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
-from tests.ngram_builders.small_tables import names, probability_after, unfinished_name, writer
+from tests.ngram_builders.small_tables import names, probability_after, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
@@ -101,17 +96,6 @@ def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
     assert registry.find("mine") == old
 
 
-@pytest.mark.skipif(os.name != "posix", reason="only POSIX tells whether a process lives")
-def test_leftovers_of_a_killed_build_are_deleted(registry: Registry) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    (home / unfinished_name(process.pid)).write_bytes(b"half")
-    (home / unfinished_name(os.getpid())).write_bytes(b"another thread's")
-    registry.install("mine", writer(6))
-    assert [path.name for path in home.glob(".*")] == [unfinished_name(os.getpid())]
-
-
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "a\\b", "../x", ".hidden", "a b", "a.", "x" * 65, "ä", "a\n", "C:x", "x\x1b[1m"]
 )
@@ -162,32 +146,11 @@ def test_a_broken_domain_is_listed_with_its_fault_and_not_used(
     assert registry.domains() == [good]
 
 
-def test_an_index_cannot_name_a_table_elsewhere(registry: Registry) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    index = home / "domain.msgpack"
-    data = index.read_bytes()
-    table = registry.find("mine").path.name.encode()
-    index.write_bytes(data.replace(table, (b"../" * 20)[: len(table)].ljust(len(table), b"x")))
-    assert registry.find("mine").fault is not None
-    assert registry.find("mine").path.parent == home
-
-
 def test_a_domain_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
     registry.install("mine", writer(5), overwrite=False)
     with pytest.raises(UserError, match="an n-gram table named mine exists"):
         registry.install("mine", writer(6), overwrite=False)
     assert probability_after(Table.open(registry.find("mine").path), 5, 0) == 1
-
-
-def test_removing_a_domain_during_its_build_fails_the_build(registry: Registry) -> None:
-    def build(path: Path) -> TableSummary:
-        registry.remove("mine")
-        return writer(6)(path)
-
-    registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="removed while it was being built; build it again"):
-        registry.install("mine", build)
-    assert registry.domains() == []
 
 
 def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,38 +164,6 @@ def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypa
     assert [domain.name for domain in registry.domains()] == ["mine"]
     registry.remove("mine")
     assert registry.domains() == []
-
-
-def test_a_build_that_waited_while_its_table_was_removed_makes_no_second_one(registry: Registry) -> None:
-    registry.install("mine", writer(5))
-    outcome: list[str] = []
-
-    def build() -> None:
-        try:
-            with registry.lock_for_build("mine"):
-                registry.install("mine", writer(6))
-        except UserError as error:
-            outcome.append(str(error))
-
-    waiting = threading.Thread(target=build)
-    with hold_lock(registry.folder / "mine" / BUILD_LOCK):
-        waiting.start()
-        while not (waiting.is_alive() and has_waited(waiting)):
-            pass
-        (registry.folder / "mine").rename(registry.folder / ".gone")
-    waiting.join()
-    assert outcome == ["n-gram table mine was removed while it was being built; build it again"]
-    assert registry.domains() == []
-
-
-def has_waited(thread: threading.Thread) -> bool:
-    """Whether a thread is asleep between two attempts at a lock."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    while frame is not None:
-        if frame.f_code.co_name == "acquire":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

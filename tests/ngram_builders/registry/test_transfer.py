@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry import transfer
 from ngram_builders.registry.origin import Origin, read_origin
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
-from tests.ngram_builders.crafted import Never, read_parts, write_parts
 from tests.ngram_builders.reference import write_texts
 from tests.ngram_builders.small_tables import names, writer
 
@@ -83,24 +81,6 @@ def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, re
     assert other.domains_for(repo / "x.py", "python") == []
     other.assign_language("python", [("team", domain.weight)])
     assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
-
-
-def test_what_a_file_becomes_while_it_is_imported_is_verified_too(
-    registry: Registry, other: Registry, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = read_parts(file)
-    parts[1]["heads"][0] ^= 1  # a row of another width
-
-    def verify_and_change(*given: object) -> Table:
-        table = verify(*given)  # type: ignore[arg-type]
-        file.write_bytes(write_parts(parts, Never(np.random.PCG64())))
-        return table
-
-    verify = transfer._verify
-    monkeypatch.setattr(transfer, "_verify", verify_and_change)
-    with pytest.raises(UserError, match="invalid data in section"):
-        import_table(other, file)
-    assert other.domains() == []
 
 
 def test_no_file_or_domain_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:

@@ -85,17 +85,6 @@ def test_the_fitted_weights_are_a_local_optimum() -> None:
             assert perplexity(mix_probabilities(found, BASE, tuple(map(tuple, moved)))) > best - 0.02
 
 
-def test_fitted_weights_have_lower_perplexity_on_other_text_than_the_papers() -> None:
-    table = columns(code_like(12))
-    known, unseen = code_like(4, seed=1)[0], code_like(4, seed=2)[0]
-    weights = fit_order_weights(observe_stream([[table]], [1.0], known), BASE)
-    paper = tuple(tuple([0.01, 0.04, 0.15, 0.18, 0.12][: m + 1] + [0.0] * (8 - min(m + 1, 5))) for m in range(8))
-    found = observe_stream([[table]], [1.0], unseen)
-    assert perplexity(mix_probabilities(found, BASE, weights)) < 0.8 * perplexity(
-        mix_probabilities(found, BASE, paper)
-    )
-
-
 def test_a_document_is_predicted_without_its_own_counts() -> None:
     """Random text that occurs once: nobody can predict it, and only a table that still counts it would."""
     rng = np.random.default_rng(3)

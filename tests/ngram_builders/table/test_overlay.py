@@ -15,8 +15,7 @@ from ngram_builders.table import overlay as module
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from ngram_builders.table.query import open_query
-from ngram_builders.table.reader import Table
-from tests.ngram_builders.reference import LARGE, LARGE_VOCABULARY, SMALL, as_dict, write_texts
+from tests.ngram_builders.reference import LARGE, LARGE_VOCABULARY, SMALL, as_dict
 
 Text = tuple[tuple[int, ...], ...]  # one document: its streams
 
@@ -107,39 +106,6 @@ def ask(pool: Sequence[Columns], contexts: Any, ids: Sequence[int]) -> tuple[Any
     asked = open_query([pool], [1.0])
     array = np.array(contexts, dtype=np.int64)
     return *asked.probabilities(array, np.array(ids)), asked.successors(array, 3)
-
-
-@pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
-@settings(max_examples=30, deadline=None)
-@given(data=st.data())
-def test_table_and_overlay_equal_a_table_built_from_scratch(
-    tmp_path_factory: pytest.TempPathFactory, ids: tuple[int, ...], vocab_size: int, data: st.DataObject
-) -> None:
-    folder = tmp_path_factory.mktemp("overlay")
-    whole = st.lists(st.lists(st.sampled_from(ids), max_size=14), max_size=4)
-    tables = []
-    script = [("put", place, ((0, *text),)) for place, text in zip(DOCUMENTS, data.draw(whole), strict=False)]
-    base = {place: ((0, *text),) for place, text in zip(DOCUMENTS, data.draw(whole), strict=False)}
-    now, ledger = play(base, script, vocab_size)
-    for name, places in (("base", base), ("scratch", now)):
-        write_texts(folder / name, sorted({text[0][1:] for text in places.values()}), vocab_size)  # type: ignore[arg-type]
-        tables.append(Table.open(folder / name))
-    seen = [text[0] for text in (*base.values(), *now.values())]
-    windows = [text[at : at + 5] for text in seen for at in range(len(text))]
-    unseen = data.draw(st.lists(st.lists(st.sampled_from(ids), min_size=1, max_size=5), min_size=1, max_size=5))
-    contexts = [[-1] * (5 - len(context)) + list(context) for context in (*windows, *unseen)]
-    found = ask((tables[0].columns, *ledger.overlay.columns), contexts, ids)
-    expected = ask((tables[1].columns,), contexts, ids)
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-12)
-
-
-def test_a_text_in_two_documents_counts_once():
-    copies: dict[str, Text] = {"a": ((0, 1, 2),), "b": ((0, 1, 2),)}
-    ledger = play(copies, [("remove", "a")], 4)[1]
-    assert not len(held(ledger.overlay))
-    assert ledger.put("b", None)
-    assert as_dict(merge([count([((0, 1, 2),)], 4), held(ledger.overlay)])) == {}
 
 
 def test_only_the_surroundings_of_an_edit_are_counted(monkeypatch: pytest.MonkeyPatch):

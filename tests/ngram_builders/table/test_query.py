@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from ngram_builders.table import format as table_format
 from ngram_builders.table import kernel
 from ngram_builders.table import query as query_module
 from ngram_builders.table.kernel import open_library
-from ngram_builders.table.query import Query, open_query
+from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from ngram_builders.table.writer import build_columns
 from tests.ngram_builders.pools import Case, Expected, cases, counted
@@ -89,21 +88,6 @@ def test_a_worked_example() -> None:
     assert query.successors(np.array([[77]]), 9).tolist() == []
 
 
-def test_candidates_are_the_top_tokens_of_model_and_tables_mixed_by_the_longest_match(pool) -> None:
-    query = open_query([pool], [1.0])
-    p = np.zeros(12, dtype=np.float32)
-    p[[3, 7, 9]] = 0.5, 0.3, 0.2
-    p[9] = -1
-    contexts = np.array([TEXT[:5], [-1] * 5])
-    weights = np.zeros((9, 8))
-    weights[3, :3] = 0.1, 0.2, 0.3
-    ids, p_f = query.mix_candidates(contexts, p, 2, weights)
-    assert set(ids.tolist()) == {3, 7, *query.successors(contexts, 2).tolist()} - {9}
-    p_o, _ = query.probabilities(contexts, ids)
-    np.testing.assert_allclose(p_f[0], 0.4 * p[ids] + weights[3] @ p_o[0])
-    np.testing.assert_allclose(p_f[1], p[ids])  # nothing is known after nothing
-
-
 def test_pruned_ngrams_still_count_in_the_total_and_are_never_proposed() -> None:
     """OTHER is no token: not even a candidate of that number hears of it."""
     query, contexts = open_query([[PRUNED]], [1.0]), np.array([[-1, 1, 2]])
@@ -111,14 +95,6 @@ def test_pruned_ngrams_still_count_in_the_total_and_are_never_proposed() -> None
     assert p[0, 1].tolist() == [2 / 4, 0, 0, 0]
     assert matched[0, 1] == 1
     assert query.successors(contexts, 9).tolist() == [3]
-
-
-def test_where_only_other_is_left_a_shorter_context_is_used() -> None:
-    kept = run_of_texts([[1, 2, 3]] * 2, orders=(3,))
-    query = open_query([[PRUNED, build_columns(replace(kept, counts=-kept.counts), 4)]], [1.0])
-    p, matched = query.probabilities(np.array([[-1, 1, 2]]), np.array([3]))
-    assert (p[0, 1, 0], matched[0, 1]) == (0, 1)
-    assert query.successors(np.array([[-1, 1, 2]]), 1).tolist() == [0]
 
 
 @pytest.mark.parametrize("repeats", [254, 255, 256, 65_535, 65_536, 70_000])
@@ -209,9 +185,3 @@ def test_c_and_python_share_their_constants() -> None:
     shared = {name: getattr(table_format, name) for name in named}
     shared |= {name: getattr(query_module, name) for name in ("ORDER_COUNT", "SLICE_WORDS")}
     assert constants == {name: str(value) for name, value in shared.items()}
-
-
-def test_columns_that_the_kernel_cannot_read_are_a_mistake_of_ours(pool) -> None:
-    wrong = replace(pool[0], heads=pool[0].heads.astype(np.int64))
-    with pytest.raises(AssertionError):
-        Query(kernel.load_kernel(), [[wrong]], [1.0])

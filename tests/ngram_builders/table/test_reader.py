@@ -32,12 +32,6 @@ def mean(table: Table, context: list[int], candidates: list[int]) -> tuple[np.nd
     return p[0], matched[0]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Table:
-    write_texts(tmp_path / "t.ngt", TEXTS)
-    return Table.open(tmp_path / "t.ngt")
-
-
 @pytest.mark.parametrize(("ids", "vocab_size"), [(SMALL, 4), (LARGE, LARGE_VOCABULARY)])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), least=st.integers(1, 3))
@@ -75,14 +69,6 @@ def test_an_empty_table_gives_no_probabilities(tmp_path: Path) -> None:
     assert not matched.any()
     assert len(open_query([[table.columns]], [1.0]).successors(np.array([[1]]), 3)) == 0
     assert not any(map(len, added_runs([table])))
-
-
-def test_a_mapped_table_survives_its_replacement(tmp_path: Path, table: Table) -> None:
-    before, _ = mean(table, [1], [2])
-    write_texts(tmp_path / "t.ngt", [[1, 3]] * 500)
-    after, _ = mean(table, [1], [2])
-    np.testing.assert_array_equal(before, after)
-    assert mean(Table.open(tmp_path / "t.ngt"), [1], [2])[0][0, 0] == 0
 
 
 def test_a_table_whose_memory_was_given_back_is_read_again(

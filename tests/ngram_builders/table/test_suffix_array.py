@@ -97,12 +97,6 @@ def test_few_places_of_many_are_taken_and_always_the_same():
     assert 4 <= len([place for place in few if place.length == 3]) <= 5
 
 
-def test_documents_that_changed_are_left_out():
-    array = build_suffix_array([np.array([1, 2, 3, 4]), np.array([1, 2, 5])], END, 10)
-    assert {place.next[0] for place in array.find([1, 2], ALL, 1) if place.length == 2} == {3, 5}
-    assert {place.next[0] for place in array.find([1, 2], ALL, 1, {0}) if place.length == 2} == {5}
-
-
 SWAPPED = {1: 4, 4: 1}
 AS_SWAPPED = Rewriting(*2 * [lambda ids: [SWAPPED.get(i, i) for i in ids]])
 
@@ -183,13 +177,6 @@ def test_a_table_keeps_its_texts(tmp_path):
     assert sorted(table.texts.find([5, 1, 2], ALL, 2)) == sorted(occurrences(DOCUMENTS, [5, 1, 2], 2))
 
 
-def test_a_table_without_its_texts_is_as_if_it_never_had_them(tmp_path):
-    table, plain = write(tmp_path / "t.ngt", sorted_documents()), write(tmp_path / "plain.ngt", None)
-    assert b"".join(table.parts_without_texts()) == plain.path.read_bytes()
-    assert plain.texts is None
-    plain.verify()
-
-
 @pytest.mark.parametrize("section", ["text", "suffixes", "documents"])
 def test_texts_that_no_build_writes_are_refused(tmp_path, section):
     arrays = sorted_documents()
@@ -201,15 +188,6 @@ def test_texts_that_no_build_writes_are_refused(tmp_path, section):
     table = write(tmp_path / "t.ngt", SuffixArray(**wrong))
     with pytest.raises(UserError, match=f"invalid data in section {section}"):
         table.verify()
-
-
-def test_a_damaged_text_is_refused(tmp_path):
-    path = write(tmp_path / "t.ngt", sorted_documents()).path
-    data = bytearray(path.read_bytes())
-    data[-64] ^= 1  # of `documents`, the last section
-    path.write_bytes(data)
-    with pytest.raises(UserError, match="damaged data in section"):
-        Table.open(path).verify()
 
 
 # --- with what changed since ---

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +23,7 @@ from tests.ngram_builders.reference import Documents, documents, run_of_texts, w
 TEXTS = [[1, 2, 3, 1, 2, 3, 1, 2, 2, 0], [3, 1, 2, 0], [0]]
 
 
-def write(path: Path, pieces: list[Run], **options: object) -> TableSummary:
+def write(path: Path, pieces: Iterable[Run], **options: object) -> TableSummary:
     plain = {"fingerprint": "a1b2", "vocab_size": 4, "orders": ORDERS, "min_count": {}}
     rest = {"tokens": 15, "files": 3, "sources": {"python": 3}}
     return write_table(path, pieces, **(plain | rest | options))  # type: ignore[arg-type]
@@ -70,8 +73,22 @@ def test_counts_that_are_not_positive_are_not_written(tmp_path: Path) -> None:
     assert write(tmp_path / "t.ngt", [merge([run, negate(run), run])]).entries == len(run)
 
 
+@pytest.mark.parametrize(("cause", "remedy"), [
+    (errno.ENOSPC, "free space there"), (errno.EDQUOT, "free space there"), (errno.EFBIG, "ulimit -f"),
+    (errno.EROFS, "make it writable or choose another folder"),
+])  # fmt: skip
+def test_what_the_system_does_not_let_us_write_has_a_remedy(tmp_path: Path, cause: int, remedy: str) -> None:
+    def fail() -> Iterator[Run]:
+        yield run_of_texts(TEXTS)
+        raise OSError(cause, os.strerror(cause))
+
+    with pytest.raises(UserError, match=rf"cannot write .*t\.ngt: {os.strerror(cause)}; .*{remedy}.*, and run"):
+        write(tmp_path / "t.ngt", fail())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unwritable_path_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match=r"cannot write .*; free space there or choose another folder"):
+    with pytest.raises(UserError, match=r"cannot write .*; make it writable or choose another folder"):
         write(tmp_path / "file" / "t.ngt", [run_of_texts(TEXTS)])
     assert (tmp_path / "file").read_text() == "in the way"

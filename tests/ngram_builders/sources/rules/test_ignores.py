@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
-from ngram_builders.sources.git_repository import git_folder
+from tests.ngram_builders.sources.test_git_repository import CODE, git, sources
 
-CODE = "x = 1\n"
 ALPHABET = "a b c.py d.py *.py c* ? [ab] [!a] [^a] ** * c.p[xy] \\b *.*p*y"
 RULE = st.builds(
     lambda negated, rooted, parts, folder: f"{negated}{rooted}{'/'.join(parts)}{folder}",
@@ -39,13 +37,9 @@ def test_all_rules_skip_what_git_ignores(
             (root / folder / name).write_text(CODE)
     (root / ".gitignore").write_text("\n".join(outer))
     (root / "a" / ".gitignore").write_text("\n".join(inner))
-    assert [path.relative_to(root.resolve()).as_posix() for path in survey(root).paths] == kept_by_git(root)
-
-
-def kept_by_git(root: Path) -> list[str]:
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    listed = ["git", "-C", str(root), "ls-files", "--others", "--exclude-standard", "--", "*.py"]
-    return sorted(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split())
+    git(root, "init", "-q")
+    listed = git(root, "ls-files", "--others", "--exclude-standard", "--", "*.py")
+    assert sources(root) == sorted(listed.split())
 
 
 def write_files(root: Path, files: dict[str, str]) -> Path:
@@ -53,10 +47,6 @@ def write_files(root: Path, files: dict[str, str]) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
     return root
-
-
-def sources(root: Path) -> list[str]:
-    return [path.relative_to(root.resolve()).as_posix() for path in survey(root).paths]
 
 
 def test_a_nested_repository_has_its_own_gitignore_and_shares_spdignore(tmp_path: Path) -> None:
@@ -82,31 +72,6 @@ def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
         "ignored by .gitignore",
         f"{top / '.gitignore'}:5: old/",
     )
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_worktrees_and_submodules_are_distinguished(tmp_path: Path) -> None:
-    """A further tree of a repository would count its files twice; a submodule is code of its own."""
-
-    def git(*arguments: str) -> None:
-        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"]
-        subprocess.run(["git", *options, *arguments], check=True, capture_output=True)
-
-    for name in ("main", "library"):
-        write_files(tmp_path, {f"{name}/{name}.py": CODE})
-        git("init", "-q", str(tmp_path / name))
-        git("-C", str(tmp_path / name), "add", ".")
-        git("-C", str(tmp_path / name), "commit", "-q", "-m", "first")
-    git("-C", str(tmp_path / "main"), "worktree", "add", "-q", str(tmp_path / "main" / "trees" / "other"))
-    git("-C", str(tmp_path / "main"), "submodule", "add", "-q", str(tmp_path / "library"), "parts/library")
-    exclude = tmp_path / "main" / ".git" / "info" / "exclude"
-    exclude.write_text("hidden.py\n")
-    write_files(tmp_path, {"main/hidden.py": CODE, "main/trees/other/hidden.py": CODE})
-    assert sources(tmp_path / "main") == ["main.py", "parts/library/library.py"]
-    assert survey(tmp_path / "main").count_skipped()["another worktree of a repository"] == 2
-    assert sources(tmp_path / "main" / "trees" / "other") == ["main.py"]
-    other = tmp_path / "main" / "trees" / "other"
-    assert git_folder(str(other)).resolve() == (tmp_path / "main" / ".git").resolve()
 
 
 def test_a_damaged_git_file_is_harmless(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_the_user_brings_back_what_rules_leave_out(root: Path) -> None:
     assert counted(root, include=("./vendor/x/*.c",)) == {*own, "vendor/x/x.c"}
     assert counted(root, include=("*_pb2.py",)) == {*own, "z_pb2.py"}
     assert counted(root, include=("deps/.env",)) == own, "but no secrets"
-    (root / ".gitignore").write_text("new*\nlog/\n")
+    (root / ".gitignore").write_text("new*\nlog/\nbuild/\n")
     for name in ("new.c", "log/a.c", "log/b.c", "build/new/c.c", "build/d.c"):
         (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text("int x;\n")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.calibration import WITH_NGRAMS, Match, at_most_one_right, calibrate
+from spd_lsp.completion.ranking import WITH_NGRAMS, Match, at_most_one_right, calibrate
 
 PROBABILITY = st.floats(0, 1)
 POSITIVE = st.integers(1, 40)

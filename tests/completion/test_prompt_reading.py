@@ -1,0 +1,126 @@
+"""Whoever types makes the model read what was typed and hardly anything that it has read, in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.fill_formats import FILL_FORMATS
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.models.no_model import NoModel
+from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
+from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.settings import NO_FILL_FORMAT, Settings
+from tests.conftest import STARTER
+
+MEAN, P95 = 3, 20  # tokens that a key may cost
+FORMATS = {one.name: one for one in FILL_FORMATS}
+KEY = re.compile(r"\n[ \t]*|.", re.DOTALL)  # Enter brings the indentation of the next line
+CLOSERS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
+
+
+def after_each_key(text: str, *, closes: bool = False) -> Iterator[tuple[str, str]]:
+    """What stands left and right of the cursor after each key; `closes`: as in editors that close brackets."""
+    left, right = "", ""
+    for key in KEY.findall(text):
+        is_apostrophe = key in "\"'" and left[-1:].isalnum()
+        left += key
+        if key[0] == "\n":
+            right = ""
+        elif closes and key == right[:1]:
+            right = right[1:]
+        elif closes and key in CLOSERS and not is_apostrophe:
+            right = CLOSERS[key] + right
+        yield left, right
+
+
+class Typist:
+    """Types lines into the middle of a module, and counts what is read at each key; nothing is computed."""
+
+    def __init__(self, folder: Path, fill_format: str, context_tokens: int) -> None:
+        tokens = tokenizer(folder, fill_format)
+        live = LiveIndex(IncrementalTokenizer(tokens))
+        tables = ServingTables(None, tokens.fingerprint, {}, live)
+        settings = Settings(drafts=1, max_tokens=1, context_tokens=context_tokens)
+        self.model = NoModel(tokens.vocab_size, tokens.end_of_text)
+        self.completer = Completer(self.model, tokens, tables, settings)
+        self.folder = folder
+        self.first = 0  # tokens read at the first key
+        self.read: list[int] = []  # at each other one
+
+    def show(self, name: str, text: str) -> None:
+        """Open a further file, or change it."""
+        path = self.folder / name
+        document = OpenDocument(path.as_uri(), path, "python", text)
+        self.completer.update_documents({document.name: DocumentChange(document, saved=False)})
+        self.completer.run_idle_work(60)
+
+    def type(self, lines: int, size: int | None = None, before_each_key=lambda: None) -> None:
+        path = self.folder / "wrap.py"
+        found = Path(textwrap.__file__).read_text(encoding="utf-8")[:size].splitlines(keepends=True)
+        middle = len(found) // 2
+        parts = found[:middle], found[middle : middle + lines], found[middle + lines :]
+        above, typed, below = map("".join, parts)
+        counts = []
+        for left, right in after_each_key(typed.rstrip("\n")):
+            before_each_key()
+            source = f"{above}{left}{right}\n{below}"
+            result = self.completer.complete(source, len(above + left), "python", path, name=path.as_uri())
+            if result.prompt_tokens:
+                counts.append(result.read_tokens)
+        self.first, self.read = counts[0], counts[1:]
+        assert len(self.read) > 150
+
+    def check(self) -> None:
+        assert np.mean(self.read) <= MEAN and np.percentile(self.read, 95) <= P95, np.mean(self.read)
+
+
+def tokenizer(folder: Path, fill_format: str) -> ModelTokenizer:
+    """The starter's vocabulary with the special tokens of a format, chosen by the model's type."""
+    chosen = FORMATS.get(fill_format)
+    marks = [] if chosen is None else [*chosen.marks, *chosen.family_tokens]
+    marks += sorted(chosen.repository.marks) if chosen and chosen.repository else []
+    extended = Tokenizer.from_file(str(STARTER / "tokenizer.json"))
+    extended.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    extended.save(str(folder / "tokenizer.json"))
+    config = {"model_type": chosen.repository.model_types[0]} if chosen and chosen.repository else {}
+    (folder / "config.json").write_text(json.dumps(config))
+    return ModelTokenizer(folder, fill_format)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill_format", [*FORMATS, NO_FILL_FORMAT])
+def test_a_key_makes_a_model_read_little(fill_format, tmp_path):
+    typist = Typist(tmp_path, fill_format, 1024)
+    typist.type(20)
+    assert typist.first > 400
+    typist.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill_format", [one.name for one in FILL_FORMATS if one.repository])
+def test_other_files_are_not_read_again_while_they_are_edited(fill_format, tmp_path):
+    """Between two keys, a line at the top of another file grows, as when someone edits both in turn."""
+    typist = Typist(tmp_path, fill_format, 2048)
+    keys = iter(range(10_000))
+    other = "def area(width, height):\n    return width * height\n\n" * 12
+    typist.show("other.py", other)
+    typist.type(10, 2_500, lambda: typist.show("other.py", "# " + "x" * next(keys) + "\n" + other))
+    assert b"def area" in typist.completer.tokens.bytes_of(typist.model.prompts[-1].ids)
+    typist.check()
+
+
+def test_what_stands_around_the_cursor_after_each_key():
+    assert list(after_each_key("f()")) == [("f", ""), ("f(", ""), ("f()", "")]
+    assert list(after_each_key("f([]", closes=True)) == [("f", ""), ("f(", ")"), ("f([", "])"), ("f([]", ")")]
+    assert list(after_each_key("isn't", closes=True))[-1] == ("isn't", "")

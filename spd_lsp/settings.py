@@ -96,8 +96,8 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "`starter`, the full path of a model folder or GGUF file, the Hugging Face id of a causal language model, "
-        "`ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION`, or `none`: n-grams alone",
+        "the model that completes: `starter`, which is bundled; the full path of a GGUF file or of a model's "
+        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; or `none`: your code alone",
         is_valid=_is_model,
         allowed="`starter`, `none`, the full path of an existing folder or GGUF file, or a Hugging Face id "
         "(`spd-lsp models` lists what is here)",
@@ -116,7 +116,9 @@ class Settings:
         high=256,
     )
     drafts: int = _setting(3, "number of completions to offer", low=1, high=16, workspace=True)
-    max_tokens: int = _setting(24, "maximum length of a completion, in tokens", low=1, high=512)
+    max_tokens: int = _setting(
+        24, "maximum length of a completion, in tokens of about four characters", low=1, high=512
+    )
     context_tokens: int = _setting(
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
@@ -136,7 +138,7 @@ class Settings:
     )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,
-        "language ids for which nothing is completed",
+        "languages in which nothing is completed, such as `Python` or `shellscript`",
         workspace=True,
     )
     indexing: str = _setting(
@@ -147,7 +149,7 @@ class Settings:
     )
     data_dir: str = _setting(
         "",
-        "full path of the folder for n-gram tables; empty: the user's data folder",
+        "full path of the folder for the tables of your code; empty: the user's data folder",
         is_valid=_is_data_folder,
         allowed="the full path of a folder",
     )
@@ -161,7 +163,8 @@ class Settings:
     )
     interpolation: str = _setting(
         "linear",
-        "how n-grams and model are combined: `linear` (mixes candidates of both) or `paper` (its formula)",
+        "how your code and the model are combined: `linear` (mixes candidates of both) or `paper` (the formula of "
+        "Superposed Decoding)",
         choices=("linear", "paper"),
         advanced=True,
     )
@@ -171,22 +174,31 @@ class Settings:
         choices=("probability", "mean"),
         advanced=True,
     )
-    alpha: float = _setting(0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0, advanced=True)
+    alpha: float = _setting(0.54, "weight of your code in the paper's formula", low=0.0, high=1.0, advanced=True)
     temperature: float = _setting(
-        1.0, "softmax temperature of the model (tau)", low=0.001, high=10.0, advanced=True
+        1.0,
+        "below 1, what the model finds likely counts more; above 1, what it finds unlikely",
+        low=0.001,
+        high=10.0,
+        advanced=True,
     )
     candidates: int = _setting(
-        20, "tokens of the model considered at each step (r)", low=1, high=1000, advanced=True
+        20, "how many of the model's next tokens are considered at each step", low=1, high=1000, advanced=True
     )
     ngram_weight: float = _setting(
         1.0,
-        "how much the n-grams count against the model (a factor on their odds); the surer it is, the less they "
-        "count",
+        "how much your code counts against the model (a factor on its odds); the surer the model is, the less",
         low=0.0,
         high=100.0,
         advanced=True,
     )
-    max_order: int = _setting(6, "longest n-grams used, in tokens", low=2, high=6, advanced=True)
+    max_order: int = _setting(
+        6,
+        "how many tokens at most are compared with your code, the next one included",
+        low=2,
+        high=6,
+        advanced=True,
+    )
     fill_format: str = _setting(
         "auto",
         "how the text right of the cursor enters the prompt: `auto`, the format of a family of models "

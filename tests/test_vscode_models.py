@@ -55,10 +55,15 @@ if (args[0] === "--json") {
   const measured = { ...here, name: "hf:me/a:q8_0", milliseconds: 300, measured: true };
   const offer = { name: "larger", bytes: 2e9, milliseconds: 1200, measured: false, licence: "MIT", install: "" };
   const install = "pip install 'spd-lsp[models]'";
-  line([measured, offer, { ...offer, name: "torch", milliseconds: null, install }]);
+  const stubborn = { ...offer, name: "stubborn" };
+  line([measured, offer, { ...offer, name: "torch", milliseconds: null, install }, stubborn]);
 } else if (name === "hf:me/a:q8_0") {
   process.stderr.write("a warning\\nError: the file is damaged; fetch it again\\n");
   process.exitCode = 1;
+} else if (name === "stubborn") {
+  process.on("SIGINT", () => {});
+  line({ status: "downloading stubborn: 99%" });
+  setTimeout(() => {}, 60_000);
 } else if (name === "larger") {
   line({ status: "downloading larger: 99%" });
   process.on("SIGINT", () => process.exit(130));
@@ -98,6 +103,7 @@ def test_what_is_here_and_what_suits_the_machine_is_listed_with_size_and_time(tm
         "to be downloaded: ",
         "larger: 2.00 GB · about 1.20 s a completion · MIT",
         "torch: 2.00 GB · MIT · needs PyTorch",
+        "stubborn: 2.00 GB · about 1.20 s a completion · MIT",
     ]
     assert told["settings"] == {} and told["errors"] == []
 
@@ -120,8 +126,10 @@ def test_whatever_fails_the_setting_stays_and_the_reason_is_shown_whole(tmp_path
     assert told["errors"] == ["spd-lsp: the file is damaged; fetch it again"]
 
 
-def test_a_cancelled_download_sets_nothing_and_is_no_error(tmp_path: Path):
-    told = chosen(tmp_path, label="larger", cancels=True)
+@pytest.mark.parametrize("label", ["larger", "stubborn"])
+def test_a_cancelled_download_sets_nothing_and_is_no_error(tmp_path: Path, label: str):
+    """Nor does it go on where the command does not see the signal that a terminal would send."""
+    told = chosen(tmp_path, label=label, cancels=True)
     assert (told["settings"], told["errors"]) == ({}, [])
 
 

@@ -96,6 +96,22 @@ def test_the_chosen_interpreter_is_sent_unless_the_user_names_one(tmp_path: Path
     assert (configuration.merged(), configuration.take_problems()) == (expected, [])
 
 
+OPEN_SETTINGS = """
+const { openSettings } = require(sources + "/settings.js");
+const vscode = require("vscode");
+vscode.env = values[0] ? { remoteName: values[0] } : {};
+vscode.commands = { executeCommand: (...it) => console.log(JSON.stringify(it)) };
+openSettings("@ext:a");
+"""
+
+
+def test_in_a_remote_window_the_settings_of_that_machine_are_shown_as_only_they_have_the_model(tmp_path: Path):
+    here = run_node(tmp_path / "here", OPEN_SETTINGS, "", modules={"vscode": ""})
+    assert here == ["workbench.action.openSettings", "@ext:a"]
+    there = run_node(tmp_path / "there", OPEN_SETTINGS, "ssh-remote", modules={"vscode": ""})
+    assert there == ["workbench.action.openRemoteSettings", {"query": "@ext:a"}]
+
+
 CURSOR_MODULES = {
     "vscode": """
 const match = (selector, document) => (selector.some((one) => one.scheme === document.scheme) ? 10 : 0);

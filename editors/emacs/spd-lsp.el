@@ -12,7 +12,7 @@
 ;;; Code:
 
 (defvar spd-lsp-options '(:drafts 3)
-  "The server's settings.  A project's .dir-locals.el may only change a few of them.")
+  "The server's settings, of which a .dir-locals.el may only change a few.")
 (put 'spd-lsp-options 'risky-local-variable t)
 
 (defconst spd-lsp-modes
@@ -33,7 +33,7 @@
   "The language ids that the server knows, each with its major modes.")
 
 (defun spd-lsp-program (&rest _)
-  "The command that starts the server, which is never a program inside the project's folder."
+  "Return the server's command, never a program inside the project's folder."
   (let* ((elsewhere (file-remote-p default-directory))
          (default-directory "/")
          (program (if elsewhere "spd-lsp" (executable-find "spd-lsp"))))
@@ -41,7 +41,7 @@
     (list program "serve")))
 
 (defun spd-lsp-command (&rest _)
-  "The command for eglot, with the server's settings."
+  "Return the command for eglot, with the server's settings."
   (append (spd-lsp-program) (list :initializationOptions spd-lsp-options)))
 
 (defvar eglot-server-programs)

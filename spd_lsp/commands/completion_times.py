@@ -62,7 +62,7 @@ def _measure(model: str, report: Callable[[str], None]) -> tuple[float, float]:
         source, before = _SOURCE + _KEYS[:typed], len(steps)
         result = completer.complete(source, len(source), "python", explicit=True)
         rests.append((result.seconds - sum(steps[before:])) / max(result.passes, 1))
-    return median(steps), median(rests[1:])  # the first has read the prompt
+    return median(steps or [0.0]), median(rests[1:])  # no model takes no steps; the first rest has read the prompt
 
 
 def measured_times() -> dict[str, float]:

@@ -14,6 +14,7 @@ from spd_lsp.commands.completion_times import Pace, key_of, measure, measure_pac
 from spd_lsp.extras import install_command, missing_for_models
 from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
 from spd_lsp.models.checkpoint.gguf_parts import is_part, whole_name
+from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.models.checkpoint.limits import free_gpu_memory, free_memory, memory_needed
 from spd_lsp.models.checkpoint.recommended import RecommendedModel, read_table, recommend
 from spd_lsp.models.checkpoint.stored_models import (
@@ -24,7 +25,7 @@ from spd_lsp.models.checkpoint.stored_models import (
 )
 from spd_lsp.printable import as_json
 from spd_lsp.progress import format_bytes, resumable_progress
-from spd_lsp.settings import HUGGING_FACE_ID, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, is_path
 
 _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 
@@ -105,6 +106,12 @@ def _fetched(name: str, report: Callable[[str], None]) -> str:
     if named := _FILE.fullmatch(name):
         _fetch_file(named[1], named[2], report)
         return repository_file_name(named[1], models_folder() / named[1] / named[2])
+    if re.fullmatch(r"[\w.-]+", name) and not is_path(name) and name not in (STARTER, NO_MODEL):
+        known = "\n".join(f"  {row.name}" for row in read_table())
+        raise UserError(
+            f"there is no recommended model {name!r}; there are\n{known}\nor give OWNER/REPOSITORY:FILE.gguf of "
+            "Hugging Face, or the path of a GGUF file; `spd-lsp models` lists what suits this machine"
+        )
     if HUGGING_FACE_ID.fullmatch(name) and not is_path(name) and name not in {m.name for m in list_models()}:
         _refuse_several(name)
     return name

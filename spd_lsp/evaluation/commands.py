@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from spd_lsp.evaluation.quality.run import QualityRun
 
 _ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
-_FROM_CLONE = ("spd_lsp.evaluation.infilling.command", "spd_lsp.evaluation.paper.commands")
+_FROM_CLONE = (
+    "spd_lsp.evaluation.infilling.command",
+    "spd_lsp.evaluation.infilling.blocks",
+    "spd_lsp.evaluation.paper.commands",
+)
 _OTHER_PRIORS = ("superposed@built-in", "superposed@repository")  # added to the default arms
 
 
@@ -37,8 +41,8 @@ class _Evaluations(click.Group):
 
 def _from_clone() -> Mapping[str, click.Command]:
     """Contributors' commands by name; ModuleNotFoundError where they are not installed."""
-    infilling, paper = map(import_module, _FROM_CLONE)
-    return {"infilling": infilling.infilling, **paper.experiments.commands}
+    infilling, blocks, paper = map(import_module, _FROM_CLONE)
+    return {"infilling": infilling.infilling, "blocks": blocks.blocks, **paper.experiments.commands}
 
 
 @click.group("eval", cls=_Evaluations)

@@ -126,7 +126,11 @@ class LspDocument(TextDocument):
 
     def is_indexable(self, disabled_languages: Collection[str]) -> bool:
         """Whether its n-grams may be counted."""
-        return not self.may_hold_secrets and self.language_id not in disabled_languages
+        return not self.may_hold_secrets and not self.is_in(disabled_languages)
+
+    def is_in(self, languages: Collection[str]) -> bool:
+        """Whether its language is one of these, as people write it: `Python` is `python`."""
+        return (self.language_id or "").casefold() in map(str.casefold, languages)
 
     @property
     def is_open(self) -> bool:

@@ -204,7 +204,7 @@ class SpdServer(LanguageServer):
             return "the document is not open"
         if not self.settings.enabled:
             return OFF
-        if document.language_id in self.settings.disabled_languages:
+        if document.is_in(self.settings.disabled_languages):
             return f"{OFF} for {document.language_id}"
         if document.may_hold_secrets:
             return MAY_HOLD_SECRETS

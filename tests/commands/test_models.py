@@ -128,6 +128,13 @@ def test_a_file_that_is_no_model_is_refused_after_its_download(hub: Hub):
     assert got.exit_code == 1 and got.stderr.startswith("Error: ") and "Traceback" not in got.output
 
 
+def test_an_unknown_name_is_answered_with_those_that_are_recommended():
+    got = run("get", "qwen2.5-coder")
+    assert got.exit_code == 1
+    assert got.stderr.startswith("Error: there is no recommended model 'qwen2.5-coder'; there are\n")
+    assert all(f"  {row.name}\n" in got.stderr for row in read_table())
+
+
 def test_of_a_repository_with_several_files_one_has_to_be_chosen(hub: Hub):
     got = run("get", "me/coder-GGUF")
     assert got.exit_code == 1
@@ -152,7 +159,10 @@ def test_ctrl_c_leaves_a_part_that_is_resumed(hub: Hub, home: Path):
     hub.goes_on.clear()
     command = [sys.executable, "-m", "spd_lsp", "models", "get", "me/coder-GGUF:coder-q8_0.gguf"]
     environment = os.environ | {"HF_ENDPOINT": hub.address}
+    # A shell's background jobs ignore the signal, and hand that down.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     assert hub.sent.wait(60)
     while not any(part.stat().st_size for part in models_folder().rglob("*.part")):
         assert process.poll() is None

@@ -15,13 +15,14 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.e2e.installed import HOW
+from tests.e2e.installed import FOLDER, HOW
 from tests.e2e.terminal import Terminal
 from tests.processes import wait_until
 
 EMACS = shutil.which("emacs")
 _PATIENCE = 50  # tenths of a second until it is asked again
 RECIPE = Path(__file__).parents[2] / "editors" / "emacs" / "spd-lsp.el"
+NEWER = FOLDER / "prefix" / "usr" / "share" / "emacs" / "site-lisp" / "elpa-src"  # packages of a newer release
 
 INIT = """
 (setq make-backup-files nil auto-save-default nil create-lockfiles nil inhibit-startup-screen t)
@@ -48,6 +49,11 @@ READY = {
     "lsp-mode": """(when (lsp-find-workspace 'second nil) (with-lsp-workspace (lsp-find-workspace 'spd-lsp nil)
       (lsp-get (lsp-request "spd-lsp/status" nil) :kind)))""".replace("\n", ""),
 }
+
+
+def newer_packages() -> str:
+    """Return what puts the packages of a newer release before Debian's."""
+    return f'(dolist (it (directory-files {lisp_string(str(NEWER))} t "^[^.]")) (push it load-path))'
 
 
 def lisp_string(text: str) -> str:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.emacs import missing
+from tests.e2e.emacs import NEWER, emacs, missing, newer_packages
 from tests.e2e.installed import HOW
+from tests.e2e.nvim import environment
 from tests.hostile import Trap
+from tests.processes import wait_until
 
 EMACS = shutil.which("emacs")
 ROOT = Path(__file__).parents[2]
@@ -136,6 +138,56 @@ def test_lsp_mode_offers_drafts(tmp_path: Path):
     (project / "app.py").write_text("import os\nprint(os.")
     output = run_emacs(DRIVE_LSP_MODE, project, tmp_path)
     assert 'OFFERED 3 for "python"' in output, output
+
+
+# Packages that are installed need no `require`.
+GHOST_TEXT = """
+(require 'lsp-mode)
+(require 'lsp-inline-completion)
+(setq lsp-auto-guess-root t lsp-enable-file-watchers nil lsp-warn-no-matched-clients nil
+      lsp-enabled-clients '(spd-lsp))
+(add-hook 'python-mode-hook #'lsp)
+"""
+ASKS = '(lsp-get (lsp-request "spd-lsp/status" nil) :{key})'
+
+
+@pytest.mark.skipif(not NEWER.is_dir(), reason=f"needs lsp-mode 10; {HOW}")
+def test_lsp_mode_shows_ghost_text_and_tab_accepts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With the recipe of the README."""
+    for name, value in (environment(tmp_path) | {"HOME": str(tmp_path / "home")}).items():
+        monkeypatch.setenv(name, value)
+    recipe = (ROOT / "editors" / "README.md").read_text(encoding="utf-8").split("```elisp\n")[2].split("```")[0]
+    file, text = tmp_path / "project" / "app.py", "import json\n\n\ndef load(file):\n    return json"
+    with emacs(file, newer_packages() + GHOST_TEXT + recipe, text) as editor:
+        wait_until("the model is loaded", lambda: editor.evaluates(ASKS.format(key="kind"), '"normal"'))
+        editor.type("\x1b>.")  # at the end of the buffer
+        wait_until("drafts are offered", lambda: editor.shows("Completion 1/"))
+        editor.type("\x0c")  # have it drawn: what a timer did, Emacs 28 draws with the next key only
+        (draft,) = wait_until(
+            "the first is shown", lambda: re.findall(r"json(\.\w.*\S)", editor.text) or editor.wait(0.1)
+        )
+        editor.press("Tab")
+        editor.save()
+        assert file.read_text() == f"{text}{draft}\n"
+        wait_until("it is counted", lambda: not editor.evaluates(ASKS.format(key="usage"), '""'))
+
+
+# The address of the sources is only known where the package is published. Its warnings are of packages that need
+# what ours only serves.
+LINT = """
+(require 'package-lint)
+(setq byte-compile-error-on-warn t byte-compile-dest-file-function (lambda (_) (expand-file-name "x.elc" "~")))
+(find-file {configuration!r})
+(dolist (it (package-lint-buffer))
+  (when (and (eq (nth 2 it) 'error) (not (string-search "Homepage or URL" (nth 3 it)))) (message "FOUND %S" it)))
+(message "COMPILED %S" (byte-compile-file buffer-file-name))
+"""
+
+
+@pytest.mark.skipif(not NEWER.is_dir(), reason=f"needs package-lint; {HOW}")
+def test_package_lint_and_the_compiler_find_nothing(tmp_path: Path):
+    output = run_emacs(newer_packages() + LINT, tmp_path, tmp_path)
+    assert "COMPILED t" in output and "FOUND" not in output, output
 
 
 def test_with_the_recipe_of_the_readme_enter_starts_a_new_line_while_a_menu_is_open(tmp_path: Path):

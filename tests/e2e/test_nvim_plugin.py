@@ -63,6 +63,7 @@ local marks = vim.api.nvim_create_namespace("nvim.lsp.inline_completion")
 local mark = vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { details = true })[1]
 return mark and mark[4].virt_text[1][1] or ""
 """
+NUMBER = SHOWN.replace("virt_text[1][1]", "virt_text[2] and mark[4].virt_text[2][1]")
 SOURCE = "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json."
 
 Open = Callable[..., Neovim]
@@ -246,8 +247,10 @@ def test_keys_accept_a_draft_a_word_and_show_the_next(open_neovim: Open):
     shown = SHOWN
     editor("input", "GA")
     first = wait_until("a draft is shown", lambda: editor.lua(shown))
+    wait_until("how many there are is shown", lambda: editor.lua(NUMBER) == " (1/3)")
     editor("input", "<M-]>")
     wait_until("the next draft is shown", lambda: editor.lua(shown) not in ("", first))
+    assert editor.lua(NUMBER) == " (2/3)"
     editor("input", "<M-[>")
     wait_until("the first draft is shown", lambda: editor.lua(shown) == first)
     editor("input", "<M-Right>")
@@ -260,6 +263,18 @@ def test_keys_accept_a_draft_a_word_and_show_the_next(open_neovim: Open):
     wait_until("it is counted", lambda: editor.lua(STATUS)["usage"].startswith("1 accepted"))
     editor("input", "<Esc>:enew!<CR>i<Tab>")
     wait_until("without a draft, Tab is Tab", lambda: editor.last_line == "\t")
+
+
+def test_a_single_draft_has_no_number(open_neovim: Open):
+    editor = open_neovim(init=INIT.replace("drafts = 3", "drafts = 1"))
+    if not editor.has("0.12"):
+        pytest.skip("needs Neovim 0.12 for inline completion")
+    editor.lua("""vim.api.nvim_create_autocmd("LspRequest", { callback = function(event)
+      if event.data.request.type == "complete" then vim.schedule(function() answers = (answers or 0) + 1 end) end
+    end })""")
+    editor("input", "GA")
+    wait_until("a draft is shown", lambda: editor.lua("return answers") and editor.lua(SHOWN))
+    assert editor.lua(NUMBER) == ""
 
 
 def test_a_block_is_shown_once_it_is_written_and_accepted_with_one_key(open_neovim: Open, tmp_path: Path):

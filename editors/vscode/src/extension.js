@@ -8,7 +8,7 @@ const { Models } = require("./models.js");
 const { NotInstalled, folderPaths } = require("./server.js");
 const { NextEdits } = require("./next_edits.js");
 const { Session } = require("./session.js");
-const { SECTION, ServerSettings, userSetting } = require("./settings.js");
+const { SECTION, ServerSettings, openSettings, userSetting } = require("./settings.js");
 const { StatusItem } = require("./status_item.js");
 
 const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settings that need another server
@@ -92,7 +92,7 @@ async function offerHelp(error, install) {
   if (choice === "Install") {
     await install();
   } else if (choice === "Open settings") {
-    await vscode.commands.executeCommand("workbench.action.openSettings", "spd-lsp.server");
+    await openSettings("spd-lsp.server");
   }
 }
 

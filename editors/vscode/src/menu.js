@@ -2,7 +2,7 @@
 "use strict";
 
 const vscode = require("vscode");
-const { SECTION } = require("./settings.js");
+const { SECTION, openSettings } = require("./settings.js");
 const { summary, whyNothing } = require("./status.js");
 
 const INDEX_FOLDER = "spd-lsp.indexFolder"; // commands of the server
@@ -36,7 +36,7 @@ class Commands {
       install: () => this.install(),
       restart: () => this.session.restart(),
       log: () => this.log.show(),
-      settings: () => vscode.commands.executeCommand("workbench.action.openSettings", "@ext:spd-lsp.spd-lsp"),
+      settings: () => openSettings("@ext:spd-lsp.spd-lsp"),
     };
   }
 
@@ -52,7 +52,7 @@ class Commands {
     const folder = currentFolder();
     const isIndexed = this.status.known.record?.indexed === true;
     const { usage } = this.status.known.record ?? {};
-    const isOff = language && disabledLanguages().includes(language);
+    const isOff = language && disabledLanguages().some((name) => isSame(name, language));
     const item = (icon, label, command) => ({ label: `$(${icon}) ${label}`, run: this.handlers[command] });
     const always = [
       { ...item("question", "Why is there no suggestion?", "why"), detail: summary(this.status.known).lines.join(" \u00b7 ") },
@@ -118,7 +118,7 @@ class Commands {
   async switchLanguage() {
     const language = vscode.window.activeTextEditor?.document.languageId;
     if (language) {
-      const others = disabledLanguages().filter((other) => other !== language);
+      const others = disabledLanguages().filter((other) => !isSame(other, language));
       const disabled = others.length < disabledLanguages().length ? others : [...others, language];
       await vscode.workspace.getConfiguration(SECTION).update("disabledLanguages", disabled, vscode.ConfigurationTarget.Global);
     }
@@ -177,6 +177,11 @@ class Commands {
 function nameOf(language) {
   const languages = vscode.extensions.all.flatMap(({ packageJSON }) => packageJSON.contributes?.languages ?? []);
   return languages.find(({ id, aliases }) => id === language && aliases?.length)?.aliases[0] ?? language;
+}
+
+/** Whether a person's name of a language is this id. */
+function isSame(name, language) {
+  return name.toLowerCase() === language.toLowerCase();
 }
 
 function disabledLanguages() {

@@ -7,6 +7,7 @@ const vscode = require("vscode");
 const { SECTION, userSetting } = require("./settings.js");
 
 const SHARE = /: (\d+)%$/;
+const PATIENCE = 2_000; // milliseconds that a cancelled command may take to end
 
 class Models {
   /** installAll: installs what models in PyTorch need, if the server is the extension's own; whether it could. */
@@ -103,7 +104,11 @@ class Models {
   run({ command, args, options }, more, read, token) {
     return new Promise((resolve, reject) => {
       const child = spawn(command, [...args, "models", ...more], { ...options, stdio: ["ignore", "pipe", "pipe"] });
-      const cancel = token?.onCancellationRequested(() => child.kill("SIGINT"));
+      let patience;
+      const cancel = token?.onCancellationRequested(() => {
+        child.kill("SIGINT");
+        patience = setTimeout(() => child.kill(), PATIENCE); // where VS Code runs in a shell's background, it is ignored
+      });
       let [printed, rest, errors] = ["", "", ""];
       child.stdout.setEncoding("utf8").on("data", (data) => {
         printed += data;
@@ -115,6 +120,7 @@ class Models {
       child.on("error", reject);
       child.on("close", (code) => {
         cancel?.dispose();
+        clearTimeout(patience);
         const failure = errors.split(/^Error: /m)[1]?.trim() ?? (errors.trim() || `${command} ended with status ${code}`);
         code === 0 || token?.isCancellationRequested ? resolve(printed) : reject(new Error(failure));
       });

@@ -13,6 +13,12 @@ function userSetting(key) {
   return vscode.workspace.getConfiguration(SECTION).inspect(key)?.globalValue;
 }
 
+/** Show settings; in a remote window that machine's, as the user's lack those of the machine, such as the model. */
+function openSettings(query) {
+  const isRemote = vscode.env.remoteName !== undefined;
+  return vscode.commands.executeCommand(`workbench.action.open${isRemote ? "Remote" : ""}Settings`, isRemote ? { query } : query);
+}
+
 /** The settings that go to the server: the user's as options, and what folders may change as configuration. */
 class ServerSettings {
   constructor({ contributes }) {
@@ -40,4 +46,4 @@ class ServerSettings {
   }
 }
 
-module.exports = { SECTION, ServerSettings, userSetting };
+module.exports = { SECTION, ServerSettings, openSettings, userSetting };

@@ -56,9 +56,36 @@ function M.accept_word()
   end)
 end
 
+local marks = vim.api.nvim_create_namespace("nvim.lsp.inline_completion")
+
 local function is_shown()
-  local marks = vim.api.nvim_create_namespace("nvim.lsp.inline_completion")
   return #vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { limit = 1 }) > 0
+end
+
+-- Show the number of the draft behind it, such as (1/3), unless there is no choice.
+local function show_number()
+  vim.lsp.inline_completion.select({ count = 0 })
+  for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { details = true })) do
+    local id, row, column, shown = unpack(mark)
+    local last = shown.virt_lines and shown.virt_lines[#shown.virt_lines] or shown.virt_text
+    if last[#last][1] == " (1/1)" then
+      table.remove(last)
+      shown.ns_id, shown.id = nil, id
+      vim.api.nvim_buf_set_extmark(0, marks, row, column, shown)
+    end
+  end
+end
+
+-- An answer of a client is about to be shown.
+local function on_answer(event)
+  local request = event.data.request
+  if request.method == "textDocument/inlineCompletion" and request.type == "complete" then
+    vim.schedule(function()
+      if event.buf == vim.api.nvim_get_current_buf() and is_shown() then
+        show_number()
+      end
+    end)
+  end
 end
 
 --- Show another draft; whether there is one.
@@ -87,6 +114,7 @@ function M.enable(keys)
       end, { expr = true, desc = "spd-lsp: " .. action:gsub("_", " ") })
     end
   end
+  vim.api.nvim_create_autocmd("LspRequest", { callback = on_answer })
   vim.api.nvim_create_autocmd("LspAttach", {
     callback = function(event)
       local client = vim.lsp.get_client_by_id(event.data.client_id)

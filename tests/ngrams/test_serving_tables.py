@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     for name, data in new.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(data)
-    deque(sync.scan(), maxlen=0)
+    deque(chain(sync.list_changes(), sync.learn()), maxlen=0)
     followed = {name: str(root.resolve() / name) in sync.states for name in new}
     assert followed == {name: name in ("build/b.py", "study.ipynb", "latin.py") for name in new}
     assert followed == {name: sync.includes(str(root.resolve() / name)) for name in new}

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import subprocess
-import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from ngram_builders.programs import NEUTRAL_CWD
 from ngram_builders.registry.domains import NgramTable
@@ -52,7 +52,7 @@ class Rebuilder:
                 self.problems.append(outdated_message(domain))
             else:
                 attempt = self.tried[domain.name]
-                attempt.not_before = time.monotonic() + 2**attempt.builds
+                attempt.not_before = monotonic() + 2**attempt.builds
                 built = [domain.name]
         names = {domain.name for domain in outgrown}
         for name, attempt in self.tried.items():
@@ -66,7 +66,7 @@ class Rebuilder:
         if attempt is None or attempt.paths != domain.paths:
             self.tried[domain.name] = _Attempt(domain.paths)
             return True
-        return attempt.has_caught_up and attempt.not_before <= time.monotonic()
+        return attempt.has_caught_up and attempt.not_before <= monotonic()
 
     def start(self, domain: NgramTable) -> None:
         """Rebuild a table in the background, from a working folder that is no repository.

@@ -5,11 +5,11 @@ In: a table's contents, and time. Out: its `TableSync`, scanned now and then in 
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.registry.domains import NgramTable
@@ -62,7 +62,7 @@ class FollowedTables:
 
     def add(self, sync: TableSync) -> None:
         """Keep a table in sync from now on."""
-        now = time.monotonic()
+        now = monotonic()
         self.synced[sync.domain.name] = sync
         self.due[sync.domain.name] = Due(now, now)
 
@@ -86,11 +86,11 @@ class FollowedTables:
 
     def due_scans(self) -> list[Steps]:
         """Return the scans that are due: after a while, or as git has changed files."""
-        now = time.monotonic()
+        now = monotonic()
         return [self._scan(name) for name, sync in self.synced.items() if self._is_due(name, sync, now)]
 
     def _is_unknown_and_due(self, name: str) -> bool:
-        return name not in self.synced and self.due[name].latest <= time.monotonic()
+        return name not in self.synced and self.due[name].latest <= monotonic()
 
     def _is_due(self, name: str, sync: TableSync, now: float) -> bool:
         due = self.due[name]
@@ -102,7 +102,7 @@ class FollowedTables:
 
     def _start(self, table: NgramTable, files: tuple[Path, ...], read: Read, follow: Follow) -> None:
         """Read a table's contents: now if it has few files, else between requests."""
-        now = time.monotonic()
+        now = monotonic()
         self.files[table.name] = files
         self.due[table.name] = Due(now, now + _MIN_SCAN_PAUSE)
         self.synced.pop(table.name, None)
@@ -123,16 +123,16 @@ class FollowedTables:
             return
         self.reported.discard(name)
         spent = 0.0
-        started = time.monotonic()
+        started = monotonic()
         for step in sync.list_changes():
-            spent += time.monotonic() - started
+            spent += monotonic() - started
             yield step
-            started = time.monotonic()
-        spent += time.monotonic() - started
-        now = time.monotonic()
+            started = monotonic()
+        spent += monotonic() - started
+        now = monotonic()
         pause = min(_CHECKOUT_PAUSE_FACTOR * spent, max(_MAX_CHECKOUT_PAUSE, spent))
         self.due[name] = Due(now + pause, now + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent))
         for step in sync.learn():
             yield step
-            if self._is_outdated(name, sync, time.monotonic()):
+            if self._is_outdated(name, sync, monotonic()):
                 return

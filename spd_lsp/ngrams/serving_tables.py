@@ -226,6 +226,7 @@ class ServingTables:
             for name in self.rebuilder.update(outgrown):
                 self.live.begin_anew(name)
                 self.file = None
+                more = True
             problems = self.rebuilder.problems
         for problem in problems:
             self._report(problem)

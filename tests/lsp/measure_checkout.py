@@ -41,7 +41,7 @@ _NAMES = [f"{colour}_{animal}" for animal in _ANIMALS for colour in COLOURS]
 _OPEN, _IMPORTED, _OTHERS, _GONE, _DROPPED = 2, 10, 20, 10, 5  # places of each kind
 _DELETED, _WRITTEN = 3, 2  # in the protocol
 _EVENTS = ("checkout", "pull", "rebase")
-_SOON, _LATE, _NEVER = 2.0, 20.0, 240.0  # seconds after the event
+_SOON, _LATE, _NEVER = 2.0, 20.0, 90.0  # seconds after the event
 
 
 @dataclass
@@ -248,6 +248,7 @@ async def measure(change: Change, registry: Registry, event: str, told: bool) ->
                 "deleted": await far.found(deleted), "others": await far.found(names["others"]),
             }  # fmt: skip
             result[key] = found | {"cpu": spent}
+            sys.stderr.write(f"{key}: {result[key]}\n")
             wanted = {kind: len(names[kind]) for kind in ("open", "imported", "others")} | {"deleted": 0}
             return found == wanted
 

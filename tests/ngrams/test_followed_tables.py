@@ -114,7 +114,7 @@ def test_a_checkout_is_looked_for_again_within_a_second_of_a_scan_whatever_it_co
 ):
     """A client without file events notices it within two seconds: the idle worker looks once a second."""
     clock = [1000.0]
-    monkeypatch.setattr(followed_tables.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(followed_tables, "monotonic", lambda: clock[0])
     real = TableSync.sync_file
 
     def slow(sync: TableSync, path: str) -> Any:

@@ -218,8 +218,8 @@ class ImportedModules:
 
     def find(self, document: OpenDocument, place: str, domains: Iterable[TableSync]) -> Iterator[OpenDocument]:
         """Yield the modules that a document at a place imports from the tables that its file belongs to."""
-        owners = [one for one in domains if is_below(place, one.domain.roots)]
-        asked = imports_of(document.text), place, *((owner, len(owner.states)) for owner in owners)
+        owners = [one for one in domains if _is_below(place, one.domain.roots)]
+        asked = _imports_of(document.text), place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
             self._asked = asked
             paths = (
@@ -248,12 +248,12 @@ class ImportedModules:
         return self._texts[digest]
 
 
-def is_below(place: str, roots: Iterable[Path]) -> bool:
+def _is_below(place: str, roots: Iterable[Path]) -> bool:
     """Whether a file lies in one of these folders."""
     return any(place.startswith(f"{root}{os.sep}") for root in roots)
 
 
-def imports_of(text: str) -> tuple[str, ...]:
+def _imports_of(text: str) -> tuple[str, ...]:
     """What stands behind `import` and the like, a line each."""
     return tuple(match[1] for match in islice(_IMPORT.finditer(text), _MAX_IMPORT_LINES))
 
@@ -262,8 +262,8 @@ def imported_files(
     document: OpenDocument, place: str, roots: Iterable[Path], files: Container[str]
 ) -> Iterator[str]:
     """Yield those of some files that a document at a place imports, if it lies in one of these folders."""
-    if is_below(place, roots):
-        lines = imports_of(document.text)
+    if _is_below(place, roots):
+        lines = _imports_of(document.text)
         stems = list(dict.fromkeys(islice((stem for line in lines for stem in _stems(line)), _MAX_STEMS)))
         yield from _resolve(files, document, place, stems)
 

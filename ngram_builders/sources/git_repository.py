@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 GIT = ".git"
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _MAX_PATH_CHARACTERS = 4_096
+_MAX_LOCK_SECONDS = 60  # git writes a lock when it begins, and renames it when it is done
 
 # Shares, and what automounters mount by name.
 _ANOTHER_MACHINE = re.compile(r"(?://|/net/|/Network/Servers/)[^/]+")
@@ -20,11 +22,21 @@ _ANOTHER_MACHINE = re.compile(r"(?://|/net/|/Network/Servers/)[^/]+")
 
 def checkout_state(folder: Path) -> tuple[tuple[int, int, int], ...]:
     """What changes when git checks out or commits in the repository around a folder; empty outside of one."""
+    private = _private_folder_around(folder)
+    return tuple(_file_state(private / name) for name in ("HEAD", "index")) if private else ()
+
+
+def is_git_at_work(folder: Path) -> bool:
+    """Whether git is changing the work tree around a folder; an old lock was left behind."""
+    private = _private_folder_around(folder)
+    locked = _file_state(private / "index.lock")[0] if private else 0
+    return time.time_ns() - locked < _MAX_LOCK_SECONDS * 10**9
+
+
+def _private_folder_around(folder: Path) -> Path | None:
+    """Where the data of the work tree around a folder are; None outside of one."""
     repository = next((one for one in (folder, *folder.parents) if os.path.lexists(one / GIT)), None)
-    if repository is None:
-        return ()
-    private = _private_folder(str(repository))
-    return tuple(_file_state(private / name) for name in ("HEAD", "index"))
+    return _private_folder(str(repository)) if repository else None
 
 
 def _file_state(file: Path) -> tuple[int, int, int]:

@@ -1,19 +1,33 @@
 """Outdated n-gram tables are rebuilt in background processes of low priority, one at a time.
 
-In: outdated domains, and the command that rebuilds one. A server notices the new table by itself. Each table is
-rebuilt at most once, so that a build that fails is not repeated.
+In: outdated domains, and the command that rebuilds one. A server notices the new table by itself. A build that
+fails is not repeated for the same table. One that found nothing to write, as where files were changed and changed
+back, is repeated once the table has caught up and fallen behind again, each time after a longer pause.
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from ngram_builders.programs import NEUTRAL_CWD
 from ngram_builders.registry.domains import NgramTable
 from spd_lsp.ngrams.background_process import BACKGROUND, lower_priority
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The builds of a table that is to be replaced."""
+
+    paths: tuple[Path, ...]
+    builds: int = 0
+    not_before: float = math.inf  # on the monotonic clock, may the next one begin
+    has_caught_up: bool = False  # whether the table was not outdated meanwhile
 
 
 class Rebuilder:
@@ -21,31 +35,48 @@ class Rebuilder:
 
     def __init__(self, command: Callable[[NgramTable], Sequence[str]]) -> None:
         self.command = command
-        self.tried: dict[str, tuple[Path, ...]] = {}  # table -> its files that are to be replaced
+        self.tried: dict[str, _Attempt] = {}  # by table
         self.running: tuple[NgramTable, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
 
-    def update(self, outgrown: Iterable[NgramTable]) -> None:
-        """Check on the running build, and start the next one. Never blocks."""
+    def update(self, outgrown: Collection[NgramTable]) -> list[str]:
+        """Check on the running build, and start the next one; the tables of which one ended well. Never blocks."""
+        built: list[str] = []
         if self.running is not None:
             domain, process = self.running
             if process.poll() is None:
-                return
+                return built
             self.running = None
             end(process)
             if process.returncode != 0:
                 self.problems.append(outdated_message(domain))
-        waiting = (domain for domain in outgrown if self.tried.get(domain.name) != domain.paths)
-        if (chosen := next(waiting, None)) is not None:
-            self.tried[chosen.name] = chosen.paths
+            else:
+                attempt = self.tried[domain.name]
+                attempt.not_before = monotonic() + 2**attempt.builds
+                built = [domain.name]
+        names = {domain.name for domain in outgrown}
+        for name, attempt in self.tried.items():
+            attempt.has_caught_up |= name not in names
+        if (chosen := next(filter(self._is_due, outgrown), None)) is not None:
             self.start(chosen)
+        return built
+
+    def _is_due(self, domain: NgramTable) -> bool:
+        attempt = self.tried.get(domain.name)
+        if attempt is None or attempt.paths != domain.paths:
+            self.tried[domain.name] = _Attempt(domain.paths)
+            return True
+        return attempt.has_caught_up and attempt.not_before <= monotonic()
 
     def start(self, domain: NgramTable) -> None:
         """Rebuild a table in the background, from a working folder that is no repository.
 
         The build's standard input ends when this process does, however that ends.
         """
-        nothing = subprocess.DEVNULL
+        attempt, nothing = self.tried[domain.name], subprocess.DEVNULL
+        attempt.builds += 1
+        attempt.has_caught_up = False
+        attempt.not_before = math.inf
         try:
             process = subprocess.Popen(
                 list(self.command(domain)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ngram_builders.arrays import Ints
@@ -19,9 +19,10 @@ from ngram_builders.ngrams import with_boundaries
 from ngram_builders.registry.domains import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
-from ngram_builders.sources.git_repository import checkout_state
+from ngram_builders.sources.git_repository import checkout_state, is_git_at_work
 from ngram_builders.sources.rules.selection import Selection
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay
+from spd_lsp.ngrams.gone_names import GoneNames
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
 
 NAME = re.compile(r"[^\W\d]\w{2,}")
@@ -30,8 +31,8 @@ State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 _MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
 MAX_DRIFT = 100_000  # n-grams in the overlay from which a rebuild is due; below, it costs next to nothing
-_MAX_CHANGED_FILES = 50  # or files; they need not have been read
-_MAX_GONE_UNNAMED = 8  # deleted files that are subtracted before their names could be found
+_MAX_CHANGED_FILES = 50  # or files
+_MAX_UNNAMED = 8  # outdated files that are counted anew before their names could be found
 
 
 def real_path(file: Path) -> str:
@@ -61,23 +62,27 @@ class TableSync:
         tokenizer: IncrementalTokenizer,
         *,
         is_open: Callable[[str], bool],
+        imported: Callable[[Container[str]], Iterable[str]] = lambda files: (),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`imported`: those of some files that open documents import."""
         self.domain = domain
         self.contents = contents
         self.tokenizer = tokenizer
         self.end_of_text = tokenizer.tokenizer.end_of_text
         self.is_open = is_open
+        self.imported = imported
         self.on_change = on_change  # called when other texts are counted than before
         files = contents.files
         self.states: dict[str, State] = {path: (size, time) for path, (size, time, _) in files.items()}
-        held: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
+        self.built_from: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
         overlay = Overlay(vocab_size=tokenizer.tokenizer.vocab_size, orders=domain.orders)
-        self.ledger = Ledger(overlay, held, self.read)
+        self.ledger = Ledger(overlay, self.built_from, self.read)
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
         self.inclusion: dict[str, bool] = {}
         self.changed: set[str] = set()  # files that changed, appeared or went since the table was built
-        self.gone_names: frozenset[str] = frozenset()  # that no file has any more, while the table counts them
+        self.unread: set[str] = set()  # those of them that are counted as they were, and are not known to be gone
+        self.gone_names = GoneNames()
         self.checkout = self._checkout()
         self.selection = Selection.of(domain.recipe)
 
@@ -90,8 +95,8 @@ class TableSync:
     def is_outdated(self) -> bool:
         """Whether the table should be rebuilt."""
         overlay = self.ledger.overlay
-        has_drifted = overlay.full or overlay.size > MAX_DRIFT or len(self.changed) > _MAX_CHANGED_FILES
-        return self.contents.is_old or has_drifted
+        has_drifted = overlay.full or overlay.size > MAX_DRIFT
+        return self.contents.is_old or has_drifted or len(self.changed - self.unread) > _MAX_CHANGED_FILES
 
     @property
     def hidden(self) -> set[str]:
@@ -102,6 +107,11 @@ class TableSync:
     def is_checked_out_anew(self) -> bool:
         """Whether git has changed files since the last scan, most likely."""
         return self._checkout() != self.checkout
+
+    @property
+    def is_being_changed(self) -> bool:
+        """Whether git is changing files."""
+        return "package" not in self.domain.recipe and any(map(is_git_at_work, self.domain.roots))
 
     def _checkout(self) -> list[object]:
         return [] if "package" in self.domain.recipe else [checkout_state(root) for root in self.domain.roots]
@@ -125,11 +135,11 @@ class TableSync:
         except (UserError, OSError):  # it is not there yet
             return False
 
-    def scan(self) -> Iterator[None]:
-        """Count what changed on disk, in small steps with a pause between them; nothing more once it is full."""
+    def list_changes(self) -> Iterator[None]:
+        """Find out which files changed on disk, in small steps with a pause between them; `learn` counts them."""
         self.inclusion.clear()
         self.checkout = self._checkout()
-        missing, unread, changed = dict.fromkeys(self.states), [], []
+        missing, unreadable, changed = dict.fromkeys(self.states), [], dict.fromkeys(self.hidden)
         for root in self.domain.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.selection)):
                 if number % _FILES_PER_STEP == 0:
@@ -137,57 +147,70 @@ class TableSync:
                 if isinstance(verdict, SourceFile):
                     missing.pop(path, None)
                     if self.states.get(path, self.refused.get(path)) != (verdict.size, verdict.mtime_ns):
-                        changed.append(path)
+                        changed[path] = None
                 elif verdict.reason == UNREADABLE:
-                    unread.append(path)
-        gone = [path for path in missing if not path.startswith(tuple(unread)) and not self.is_open(path)]
-        self._note([*changed, *self.hidden], gone)
+                    unreadable.append(path)
+        gone = [path for path in missing if not path.startswith(tuple(unreadable)) and not self.is_open(path)]
+        self.unread.clear()
+        self._note(list(changed), gone)
+
+    def learn(self) -> Iterator[None]:
+        """Count the files that changed, in small steps; nothing more once the overlay is full.
+
+        First what is imported where someone works, and so many others that it is known whether a rebuild is due.
+        """
+        near = [path for path in self.imported(self.states.keys() | self.unread) if path in self.unread]
+        others = sorted(self.unread.difference(near))
+        yield from self._sync_files([*near, *others[: _MAX_CHANGED_FILES + 1]])
         yield from self.find_gone_names()
-        for path in changed:  # first: that is little of most files, where a deleted one is all of it
+        yield from self._sync_files(others[_MAX_CHANGED_FILES + 1 :])
+        for path in sorted(self.hidden):  # last: a deleted file is all of it to be subtracted
+            self._apply(path, None, None)
+            yield
+
+    def _sync_files(self, paths: Sequence[str]) -> Iterator[None]:
+        for path in paths:
             if self.ledger.overlay.full:
                 return
             yield from self.sync_file(path)
             yield
-        for path in gone:
-            self._apply(path, None, None)
-            yield
 
     def note_changed(self, paths: Sequence[str]) -> None:
-        """Hear of files that changed on disk: those that are gone are offered no more, whatever else is to do."""
-        known = [path for path in paths if path in self.states]
-        self._note(known, [path for path in known if not os.path.lexists(path) and not self.is_open(path)])
+        """Hear of files that changed on disk: what only they have is offered no more, whatever else is to do."""
+        known = [path for path in paths if path in self.states and not self.is_open(path)]
+        self._note(known, [path for path in known if not os.path.lexists(path)])
 
     def _note(self, changed: Sequence[str], gone: Sequence[str]) -> None:
+        before = self.unread | self.hidden
         self.changed.update(changed, gone)
-        before = self.hidden
+        self.unread.update(changed)
+        self.unread.difference_update(gone)
         self.ledger.reveal(changed)
         self.ledger.hide(gone)
-        if self.hidden != before:
+        if len(self._outdated) > _MAX_UNNAMED and self.tokenizer.is_lossless:
+            self.gone_names.suspect()
+        if self.unread | self.hidden != before:
             self.on_change()
 
+    @property
+    def _outdated(self) -> set[str]:
+        """Files whose text is counted as it was."""
+        return {path for path in self.unread | self.hidden if path in self.ledger.keys}
+
     def find_gone_names(self) -> Iterator[None]:
-        """Learn which names only deleted files have, in steps, where it takes long to subtract these."""
-        gone = self.hidden
-        if len(gone) <= _MAX_GONE_UNNAMED or not self.tokenizer.is_lossless:
-            self.gone_names = frozenset()
+        """Learn which names only outdated texts have, in steps, where it takes long to subtract these."""
+        outdated = self._outdated
+        if len(outdated) <= _MAX_UNNAMED or not self.tokenizer.is_lossless:
+            self.gone_names.forget()
             return
-        left = self.states.keys() | self.changed
-        texts = (self._text_of(path) for path in left.difference(gone))
-        self.gone_names = yield from _find_gone_names(map(self._counted_text, gone), texts)
+        known = (self.states.keys() | self.changed) - self.hidden
+        now = dict.fromkeys([*self.imported(known), *sorted(known)])
+        yield from self.gone_names.find(map(_bytes_of, now), map(self._counted_bytes, outdated))
         self.on_change()
 
-    def _text_of(self, path: str) -> str:
-        """A file's text as it is now; empty if it is no source."""
-        if path not in self.changed:
-            return self._counted_text(path)
-        try:
-            return decode_source(read_file(path), path)[0]
-        except (NotSource, OSError):
-            return ""
-
-    def _counted_text(self, path: str) -> str:
+    def _counted_bytes(self, path: str) -> bytes:
         counted = self._counted(path)
-        return counted.data.decode(errors="replace") if counted else ""
+        return counted.data if counted else b""
 
     def sync_changed(self, path: str) -> Iterator[None]:
         """Count a file that changed on disk, if it is one of the table's, and pause."""
@@ -200,6 +223,7 @@ class TableSync:
     def sync_file(self, path: str) -> Iterator[None]:
         """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""
         if self.is_open(path):
+            self.unread.discard(path)
             return
         state = _state_of(path)
         try:
@@ -240,17 +264,22 @@ class TableSync:
             self.refused.pop(path, None)
             if state is not None:
                 (self.refused if document is None else self.states)[path] = state
+            self._note_read(path)
         if self.ledger.keys.get(path) != before:
             self.on_change()
 
+    def _note_read(self, path: str) -> None:
+        """A file is counted as it is now; one that was only touched has not changed."""
+        self.unread.discard(path)
+        if self.ledger.keys.get(path) == self.built_from.get(path):
+            self.changed.discard(path)
+        if self.gone_names and not self._outdated:
+            self.gone_names.forget()
 
-def _find_gone_names(gone: Iterable[str], left: Iterable[str]) -> Generator[None, None, frozenset[str]]:
-    """Return the names of texts that are gone which no text that is left has; pauses after each text."""
-    names: set[str] = set()
-    for text in gone:
-        names.update(NAME.findall(text))
-        yield
-    for text in left:
-        names.difference_update(NAME.findall(text))
-        yield
-    return frozenset(names)
+
+def _bytes_of(path: str) -> bytes:
+    """What is in a file; nothing if it cannot be read, or is no source."""
+    try:
+        return read_file(path)
+    except (NotSource, OSError):
+        return b""

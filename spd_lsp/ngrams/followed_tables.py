@@ -5,11 +5,11 @@ In: a table's contents, and time. Out: its `TableSync`, scanned now and then in 
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.registry.domains import NgramTable
@@ -22,8 +22,9 @@ Follow = Callable[[NgramTable, IndexedFiles], None]
 
 MAX_FILES_AT_ONCE = 2_000  # of a table, listed before a completion; about 5 ms
 _MIN_SCAN_PAUSE = 30.0  # seconds between two scans of a table's files
-_SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one
+_SCAN_PAUSE_FACTOR = 100  # pause before the next scan, in durations of the last one, what it found not counted
 _CHECKOUT_PAUSE_FACTOR = 10  # or once git has changed files: other programs write its index at every save, too
+_MAX_CHECKOUT_PAUSE = 0.9  # seconds, unless a scan takes longer; the idle worker looks once a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class FollowedTables:
         self.files: dict[str, tuple[Path, ...]] = {}  # of each table in use
         self.synced: dict[str, TableSync] = {}  # those whose contents are known
         self.due: dict[str, Due] = {}
+        self.reported: set[str] = set()  # tables of which many files are said to have changed
 
     def columns(self, table: NgramTable, read: Read, follow: Follow) -> tuple[Columns, ...]:
         """Return the overlay of a table; without contents, which `read` returns, there is none.
@@ -55,12 +57,12 @@ class FollowedTables:
         return sync.ledger.overlay.columns if sync else ()
 
     def outdated(self) -> list[NgramTable]:
-        """Return the tables that should be rebuilt."""
-        return [sync.domain for sync in self.synced.values() if sync.is_outdated]
+        """Return the tables that should be rebuilt, once git is done with their files."""
+        return [sync.domain for sync in self.synced.values() if sync.is_outdated and not sync.is_being_changed]
 
     def add(self, sync: TableSync) -> None:
         """Keep a table in sync from now on."""
-        now = time.monotonic()
+        now = monotonic()
         self.synced[sync.domain.name] = sync
         self.due[sync.domain.name] = Due(now, now)
 
@@ -73,21 +75,34 @@ class FollowedTables:
             self.synced.pop(name, None)
         return was_synced
 
+    def forget(self, name: str) -> None:
+        """Read a table's contents again when it is next asked for, and begin anew."""
+        self.files.pop(name, None)
+        self.synced.pop(name, None)
+
+    def scan_soon(self) -> None:
+        """Scan the files of all tables, also those that are being counted."""
+        self.reported.update(self.synced)
+
     def due_scans(self) -> list[Steps]:
         """Return the scans that are due: after a while, or as git has changed files."""
-        now = time.monotonic()
+        now = monotonic()
         return [self._scan(name) for name, sync in self.synced.items() if self._is_due(name, sync, now)]
 
     def _is_unknown_and_due(self, name: str) -> bool:
-        return name not in self.synced and self.due[name].latest <= time.monotonic()
+        return name not in self.synced and self.due[name].latest <= monotonic()
 
     def _is_due(self, name: str, sync: TableSync, now: float) -> bool:
         due = self.due[name]
-        return due.latest <= now or (due.soonest <= now and sync.is_checked_out_anew)
+        return due.latest <= now or self._is_outdated(name, sync, now)
+
+    def _is_outdated(self, name: str, sync: TableSync, now: float) -> bool:
+        """Whether files have changed since the last scan, most likely."""
+        return name in self.reported or (self.due[name].soonest <= now and sync.is_checked_out_anew)
 
     def _start(self, table: NgramTable, files: tuple[Path, ...], read: Read, follow: Follow) -> None:
         """Read a table's contents: now if it has few files, else between requests."""
-        now = time.monotonic()
+        now = monotonic()
         self.files[table.name] = files
         self.due[table.name] = Due(now, now + _MIN_SCAN_PAUSE)
         self.synced.pop(table.name, None)
@@ -103,14 +118,21 @@ class FollowedTables:
             follow(table, contents)
 
     def _scan(self, name: str) -> Steps:
-        """Scan a table's files for changes, and schedule the next scan."""
-        sync = self.synced.get(name)
+        """Scan a table's files, schedule the next scan, and count what is found, or until that is old."""
+        if (sync := self.synced.get(name)) is None:
+            return
+        self.reported.discard(name)
         spent = 0.0
-        started = time.monotonic()
-        for step in sync.scan() if sync else ():
-            spent += time.monotonic() - started
+        started = monotonic()
+        for step in sync.list_changes():
+            spent += monotonic() - started
             yield step
-            started = time.monotonic()
-        ended = time.monotonic()
-        latest = ended + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent)
-        self.due[name] = Due(ended + _CHECKOUT_PAUSE_FACTOR * spent, latest)
+            started = monotonic()
+        spent += monotonic() - started
+        now = monotonic()
+        pause = min(_CHECKOUT_PAUSE_FACTOR * spent, max(_MAX_CHECKOUT_PAUSE, spent))
+        self.due[name] = Due(now + pause, now + max(_MIN_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * spent))
+        for step in sync.learn():
+            yield step
+            if self._is_outdated(name, sync, monotonic()):
+                return

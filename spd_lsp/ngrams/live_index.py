@@ -13,7 +13,7 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PurePath
@@ -30,12 +30,22 @@ from ngram_builders.table.overlay import CountedText, Ledger, Overlay
 from spd_lsp.ngrams.file_sync import TableSync, real_path
 from spd_lsp.ngrams.followed_tables import FollowedTables, Read, Steps
 from spd_lsp.ngrams.incremental_tokenizer import EncodedText, IncrementalTokenizer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument, OpenNames, clean, countable, place_of
+from spd_lsp.ngrams.open_documents import (
+    DocumentChange,
+    OpenDocument,
+    OpenNames,
+    clean,
+    countable,
+    imported_files,
+    place_of,
+)
 
 LineSpan = tuple[int, int]  # start and end of the line that is not counted, in characters
 
 _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
 _MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
+_MAX_FILES_APART = 100  # changed on disk and looked at one by one; more take longer than a scan
+_MAX_IMPORTING = 8  # open documents whose imports come first
 _MAX_BESIDE = 32  # open documents that a model may read beside one
 
 
@@ -101,7 +111,10 @@ class LiveIndex:
         synced = list(self.synced.values())
         for sync in synced:
             sync.note_changed(paths)
-            self.queue.append(sync.find_gone_names())
+        if len(paths) > _MAX_FILES_APART:
+            self.tables.scan_soon()
+            return
+        self.queue.extend(sync.find_gone_names() for sync in synced)
         steps = (step for path in paths for sync in synced for step in sync.sync_changed(path))
         deque(islice(steps, _MAX_FILES_IMMEDIATE), maxlen=0)
         self.queue.append(steps)
@@ -115,13 +128,11 @@ class LiveIndex:
     @property
     def gone_check(self) -> Callable[[str], bool] | None:
         """What tells whether a name is gone; None while none is."""
-        has_gone = any(sync.gone_names and sync.ledger.hidden for sync in self.synced.values())
-        return self.is_gone if has_gone else None
+        return self.is_gone if any(sync.gone_names for sync in self.synced.values()) else None
 
     def is_gone(self, name: str) -> bool:
-        """Whether only deleted files have a name, and no open document."""
-        gone = any(name in sync.gone_names for sync in self.synced.values() if sync.ledger.hidden)
-        return gone and not self.names.has(name)
+        """Whether only outdated texts have a name, and no open document."""
+        return any(sync.gone_names.has(name) for sync in self.synced.values()) and not self.names.has(name)
 
     def texts_beside(self, document: OpenDocument) -> list[tuple[str, str]]:
         """Return the files and texts, secrets masked, of the documents in its language that were opened last."""
@@ -140,6 +151,16 @@ class LiveIndex:
         if self.tables.retain(tables):
             self._on_other_tables()
 
+    def begin_anew(self, name: str) -> None:
+        """Compare a table with its files as if it had just been opened: a build may have found it up to date."""
+        self.tables.forget(name)
+        self._on_other_tables()
+
+    @property
+    def latest(self) -> tuple[Path | None, str | None] | None:
+        """The file and language of the document that was opened last."""
+        return next(((one.opened.path, one.opened.language) for one in reversed(self.buffers.values())), None)
+
     def _follow(self, table: NgramTable, contents: IndexedFiles) -> None:
         """Keep a table in sync with its files, but for those that are open."""
         sync = TableSync(
@@ -147,10 +168,18 @@ class LiveIndex:
             contents,
             self.tokenizer,
             is_open=lambda place: any(buffer.place == place for buffer in self.buffers.values()),
+            imported=lambda files: self._imported(table, files),
             on_change=self.on_change,
         )
         self.tables.add(sync)
         self._on_other_tables()
+
+    def _imported(self, table: NgramTable, files: Container[str]) -> list[str]:
+        """Those of some files of a table that the documents opened last import."""
+        latest = [self.buffers[self.active]] if self.active in self.buffers else []
+        latest += islice(reversed(self.buffers.values()), _MAX_IMPORTING)
+        found = (path for one in latest for path in imported_files(one.opened, one.place, table.roots, files))
+        return list(dict.fromkeys(found))
 
     def _on_other_tables(self) -> None:
         """Other tables are followed than before: open documents may belong to them."""

@@ -13,7 +13,7 @@ import re
 import sys
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -218,16 +218,19 @@ class ImportedModules:
 
     def find(self, document: OpenDocument, place: str, domains: Iterable[TableSync]) -> Iterator[OpenDocument]:
         """Yield the modules that a document at a place imports from the tables that its file belongs to."""
-        lines = tuple(match[1] for match in islice(_IMPORT.finditer(document.text), _MAX_IMPORT_LINES))
-        owners = [one for one in domains if any(place.startswith(f"{root}{os.sep}") for root in one.domain.roots)]
-        asked = lines, place, *((owner, len(owner.states)) for owner in owners)
+        owners = [one for one in domains if _is_below(place, one.domain.roots)]
+        asked = _imports_of(document.text), place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
             self._asked = asked
-            stems = list(dict.fromkeys(islice((stem for line in lines for stem in _stems(line)), _MAX_STEMS)))
-            paths = ((owner, path) for owner in owners for path in _resolve(owner, document, place, stems))
+            paths = (
+                (one, path)
+                for one in owners
+                for path in imported_files(document, place, one.domain.roots, one.states)
+                if one.states[path][0] <= _MAX_BYTES
+            )
             self._paths = list(islice(paths, _MAX_MODULES))
         for domain, path in self._paths:
-            if path in domain.ledger.hidden:
+            if path in domain.ledger.hidden or path in domain.unread:
                 continue
             yield OpenDocument(path, None, document.language, self._text(domain, path))
 
@@ -243,6 +246,26 @@ class ImportedModules:
                 self._texts.popitem(last=False)
         self._texts.move_to_end(digest)
         return self._texts[digest]
+
+
+def _is_below(place: str, roots: Iterable[Path]) -> bool:
+    """Whether a file lies in one of these folders."""
+    return any(place.startswith(f"{root}{os.sep}") for root in roots)
+
+
+def _imports_of(text: str) -> tuple[str, ...]:
+    """What stands behind `import` and the like, a line each."""
+    return tuple(match[1] for match in islice(_IMPORT.finditer(text), _MAX_IMPORT_LINES))
+
+
+def imported_files(
+    document: OpenDocument, place: str, roots: Iterable[Path], files: Container[str]
+) -> Iterator[str]:
+    """Yield those of some files that a document at a place imports, if it lies in one of these folders."""
+    if _is_below(place, roots):
+        lines = _imports_of(document.text)
+        stems = list(dict.fromkeys(islice((stem for line in lines for stem in _stems(line)), _MAX_STEMS)))
+        yield from _resolve(files, document, place, stems)
 
 
 def _stems(line: str) -> Iterator[tuple[int | None, str]]:
@@ -269,9 +292,9 @@ def _stems(line: str) -> Iterator[tuple[int | None, str]]:
 
 
 def _resolve(
-    domain: TableSync, document: OpenDocument, place: str, stems: Iterable[tuple[int | None, str]]
+    files: Container[str], document: OpenDocument, place: str, stems: Iterable[tuple[int | None, str]]
 ) -> Iterator[str]:
-    """The files of a table that these stems mean, each once: the nearest of those with the longest path."""
+    """Those of some files that these stems mean, each once: the nearest of those with the longest path."""
     language_group = related_languages(document.language or "")
     endings = [
         f"{inner}.{end}"
@@ -285,8 +308,8 @@ def _resolve(
         tops = folders[:_MAX_DEPTH] if up is None else folders[up : up + 1]
         parts = stem.split("/")[:_MAX_DEPTH] if stem else []
         names = (str(top.joinpath(*parts[:n])) for n in range(len(parts), 0, -1) for top in tops)
-        path = next((name + end for name in names for end in endings if name + end in domain.states), None)
-        if path and path not in seen and domain.states[path][0] <= _MAX_BYTES:
+        path = next((name + end for name in names for end in endings if name + end in files), None)
+        if path and path not in seen:
             seen.add(path)
             yield path
 

@@ -214,15 +214,19 @@ class ServingTables:
         more = self.live is not None and self.live.run_idle_work(seconds)
         if not more:  # it costs up to milliseconds where hundreds of packages have tables
             self.reload_if_changed()
-            if self.file is None and self.asked:  # so the next request finds new tables open, and up to date
-                self.mixture_for(*self.asked)
+            asked = self.asked or (self.live and self.live.latest)
+            if self.file is None and asked:  # so the next request finds its tables open, and up to date
+                self.mixture_for(*asked)
         if self.live is None:
             return False
         more = more or self.live.next_work() is not None
         outgrown = self.live.tables.outdated()
         problems = [outdated_message(domain) for domain in outgrown]
         if self.rebuilder is not None:
-            self.rebuilder.update(outgrown)
+            for name in self.rebuilder.update(outgrown):
+                self.live.begin_anew(name)
+                self.file = None
+                more = True
             problems = self.rebuilder.problems
         for problem in problems:
             self._report(problem)

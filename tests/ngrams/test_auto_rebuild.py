@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ngram_builders.registry.domains import NgramTable
+from spd_lsp.ngrams import auto_rebuild
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
 from tests.processes import TIMEOUT
 
@@ -52,6 +55,28 @@ def test_one_that_failed_is_named_and_left_until_it_has_another_table():
     assert rebuilder.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
     rebuilder.update([domain(table="two")])
     assert rebuilder.running is not None
+    finish(rebuilder)
+
+
+def test_one_that_wrote_nothing_is_repeated_once_the_table_has_caught_up_and_fallen_behind_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Somebody went to another branch, came back during the build, and goes there again: later each time."""
+    clock = [0.0]
+    monkeypatch.setattr(auto_rebuild, "monotonic", lambda: clock[0])
+    rebuilder = Rebuilder(python("pass"))
+    rebuilder.update([domain()])
+    pauses = []
+    for _ in range(3):
+        finish(rebuilder)
+        assert rebuilder.update([domain()]) == ["mine"]
+        assert rebuilder.update([]) == []
+        ended = clock[0]
+        while rebuilder.running is None:
+            clock[0] += 1
+            rebuilder.update([domain()])
+        pauses.append(clock[0] - ended)
+    assert pauses == [2, 4, 8] and not rebuilder.problems
     finish(rebuilder)
 
 

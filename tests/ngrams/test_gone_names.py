@@ -1,28 +1,20 @@
-"""Names that only deleted files have: offered no more, however long it takes to subtract these files."""
+"""Names that only outdated texts have: offered no more, however long it takes to subtract these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spd_lsp.ngrams import file_sync
+from spd_lsp.ngrams.followed_tables import Due
 from spd_lsp.ngrams.live_index import LiveIndex
 from tests.ngrams.test_live_index import Snapshot, domain_of, held, live_over, opened, rescan, settle, show
 
 FILES = 20
 GONE = "def only_here(): both_know()\n"
 KEPT = "def stays(): both_know()\n"
-
-
-def run(steps: Iterator[Any]) -> frozenset[str]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return frozenset(end.value)
 
 
 @pytest.fixture
@@ -78,7 +70,7 @@ def test_a_name_that_a_changed_or_new_file_has_is_not_gone(live: LiveIndex, file
     (files[0].parent / "new.py").write_text("only_here = 2\n")
     live.update_files([files[0].parent / "new.py"])
     delete(*files)
-    assert not live.is_gone("only_here") and live.is_gone("N3") is False
+    assert not live.is_gone("only_here")
     (files[0].parent / "new.py").write_text("other = 2\n")
     live.update_files([files[0].parent / "new.py"])
     settle(live)
@@ -110,3 +102,56 @@ def test_what_changed_is_counted_before_what_is_deleted_fills_the_room(files: li
     sync = live.synced["mine"]
     assert sync.ledger.overlay.full
     assert sync.states[str((folder / "zero.py").resolve())] == file_sync._state_of(str(folder / "zero.py"))
+
+
+@pytest.fixture(params=["reported", "found"])
+def rewrite(request: pytest.FixtureRequest, live: LiveIndex) -> Any:
+    """Write other text into files, and say so or not, but let nothing be done."""
+
+    def rewrite(text: str, *files: Path) -> None:
+        for file in files:
+            file.write_text(text)
+        if request.param == "reported":
+            live.update_files(files)
+        else:
+            live.tables.due["mine"] = Due(0, 0)
+
+    return rewrite
+
+
+def test_names_that_files_had_before_they_changed_are_gone(live: LiveIndex, files: list[Path], rewrite: Any):
+    rewrite("def other(): both_know()\n", *files)
+    settle(live)
+    assert live.is_gone("only_here")
+    assert not any(map(live.is_gone, ("both_know", "other", "stays", "never_seen")))
+
+
+def test_until_it_is_known_which_names_are_gone_only_those_are_not_that_were_found(
+    live: LiveIndex, files: list[Path], rewrite: Any
+):
+    """Those of open documents and of what these import come first."""
+    imported = files[0].parent / "zebra.py"
+    imported.write_text("near = 1\n")
+    live.update_files([imported])
+    settle(live)
+    asked = "import zebra\nopen_name = 1\n"
+    live.set_active(opened(files[0].parent / "asked.py", asked), len(asked))
+    rewrite("def other(): both_know()\n", *files)
+    while not live.gone_check:
+        live.run_idle_work(0.0)
+    while live.is_gone("near"):
+        assert live.is_gone("only_here") and not live.is_gone("open_name")
+        assert live.run_idle_work(0.0)
+    assert live.is_gone("only_here") and live.is_gone("stays")  # of a file that is read later
+    settle(live)
+    assert live.is_gone("only_here") and not live.is_gone("stays")
+
+
+def test_no_name_is_gone_once_what_changed_is_counted(files: list[Path]):
+    folder = files[0].parent
+    live = live_over((domain_of(folder), Snapshot(sorted(folder.glob("*.py")))))
+    settle(live)
+    for file in files:
+        file.write_text("def other(): both_know()\n")
+    rescan(live)
+    assert not live.synced["mine"].unread and live.gone_check is None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import deque
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,30 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
     assert held > 0 and rebuilt.ledger.overlay.size == 0
 
 
+def test_the_tables_of_an_open_document_are_open_before_the_first_request(registry: Registry, root: Path):
+    domains = living(registry)
+    show(domains, root / "a.py", "import os\n")
+    settle(domains)
+    assert domains.live and "mine" in domains.live.synced
+    assert [one.name for one in domains.tables] == ["mine"]
+
+
+def test_after_a_build_that_found_nothing_to_write_a_table_is_compared_with_its_files_anew(
+    registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Files were changed and changed back during the build; what had been counted of them must not stay."""
+    rebuilder = Rebuilder(lambda domain: (sys.executable, "-c", "pass"))
+    domains = living(registry, rebuilder)
+    outgrow(domains, root, monkeypatch)
+    assert domains.live and rebuilder.running
+    (root / "c.py").unlink()
+    before = domains.live.synced["mine"]
+    rebuilder.running[1].wait(120)
+    settle(domains)  # nobody asks
+    assert domains.live.synced["mine"] is not before
+    assert domains.live.synced["mine"].ledger.overlay.size == 0
+
+
 def outgrow(domains: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "MAX_DRIFT", 10)
     serving(domains, root / "a.py")
@@ -268,7 +293,7 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     for name, data in new.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(data)
-    deque(sync.scan(), maxlen=0)
+    deque(chain(sync.list_changes(), sync.learn()), maxlen=0)
     followed = {name: str(root.resolve() / name) in sync.states for name in new}
     assert followed == {name: name in ("build/b.py", "study.ipynb", "latin.py") for name in new}
     assert followed == {name: sync.includes(str(root.resolve() / name)) for name in new}

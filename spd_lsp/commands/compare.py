@@ -38,7 +38,7 @@ _WEIGHTS = (0.05, 0.3, 1.0)
 @model_options
 @click.pass_obj
 def compare(settings: Settings, names: Sequence[str], folder: Path, places: int, model: str, device: str) -> None:
-    """Measure what tables bring, and what they harm, at several weights.
+    """Measure what tables bring and what they harm.
 
     Lines of the folder's files are completed from places within them: first with the n-grams of the folder's other
     files, of the open file and the built-in table, then with each DOMAIN added. Sixty places take about a minute,

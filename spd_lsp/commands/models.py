@@ -34,11 +34,11 @@ _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 @click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
 @click.pass_context
 def models(context: click.Context, prints_json: bool) -> None:
-    """List the models that are on this machine, and up to three that suit it.
+    """List local and recommended models.
 
-    It looks where Ollama, LM Studio, llama.cpp, Hugging Face's library and `models get` keep them, and downloads
-    nothing. Pass a name to --model, or that of a recommended model to `models get`. Memory is roughly what the
-    weights need on a CPU.
+    Up to three are recommended, which suit this machine. Local ones are where Ollama, LM Studio, llama.cpp,
+    Hugging Face's library and `models get` keep them; nothing is downloaded. Pass a name to --model, or that
+    of a recommended model to `models get`. Memory is roughly what the weights need on a CPU.
     """
     if context.invoked_subcommand:
         return

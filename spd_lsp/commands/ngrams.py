@@ -116,7 +116,10 @@ def remove_domains(settings: Settings, names: tuple[str, ...], yes: bool) -> Non
 @click.option("--gone", is_flag=True, help="Also delete tables whose repositories are all gone.")
 @click.pass_obj
 def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
-    """Delete what is no longer needed: unfinished files, replaced tables, and token caches without a table."""
+    """Delete what is no longer needed.
+
+    That is unfinished files, replaced tables, and token caches without a table.
+    """
     from spd_lsp.commands.ngram_listing import megabytes
 
     registry = open_registry(settings)

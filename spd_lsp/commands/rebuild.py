@@ -46,11 +46,12 @@ def rebuild(
     incremental: bool,
     ends_with_input: bool,
 ) -> None:
-    """Rebuild tables from their repositories, each with the options it was built with.
+    """Rebuild tables from their repositories.
 
-    Without names, the tables that cannot serve the model are rebuilt: broken ones, old ones, and those of another
-    tokenizer, unless the model has a table of the same sources. A table that serves another model is kept, and a
-    new one is built beside it and chosen wherever the old one is: each model uses its own.
+    Each is built with the options of its last build. Without names, the tables that cannot serve the model are
+    rebuilt: broken ones, old ones, and those of another tokenizer, unless the model has a table of the same
+    sources. A table that serves another model is kept, and a new one is built beside it and chosen wherever
+    the old one is: each model uses its own.
     """
     from ngram_builders.registry.model_match import covering_domains
 

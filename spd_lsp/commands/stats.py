@@ -14,10 +14,11 @@ from spd_lsp.settings import Settings
 @click.option("--reset", "is_reset", is_flag=True, help="Forget all counts.")
 @click.pass_obj
 def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
-    """Show how many completions were offered and accepted, and what they saved.
+    """Show what completions have saved.
 
-    Servers count by language and source, in a file of numbers in the data folder, which is never sent anywhere.
-    Editors that do not say what they inserted count as having accepted nothing: Helix, and Emacs with eglot.
+    Servers count what is offered and accepted by language and source, in a file of numbers in the data folder,
+    which is never sent anywhere. Editors that do not say what they inserted count as having accepted nothing:
+    Helix, and Emacs with eglot.
     """
     from spd_lsp.lsp.usage import COLUMNS, read_counts, reset, rows_of
 

@@ -31,7 +31,7 @@ _SHOWN_TOKENS = 5
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def which(settings: Settings, position: str, model: str, print_json: bool) -> None:
-    """Show which tables serve FILE, with which weights, and why each does.
+    """Show which tables serve a file, and why.
 
     With LINE and COL, which count from 1, also how much of the next token each table decides there, if the model
     is sure of nothing, and the tokens that it finds likeliest; of the tables as they were built.

@@ -49,10 +49,11 @@ class _Evidence:
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object, with every place.")
 @click.pass_obj
 def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model: str, print_json: bool) -> None:
-    """Show which tables, files and lines TEXT, such as a completion, comes from.
+    """Show where a completion comes from.
 
-    TEXT is covered with the longest passages of the code that each table was built from. For tables that keep no
-    texts, such as imported ones, it shows how much of TEXT their n-grams hold. With -, TEXT is standard input.
+    TEXT, such as a completion, is covered with the longest passages of the code that each table was built from.
+    For tables that keep no texts, such as imported ones, it shows how much of TEXT their n-grams hold. With -,
+    TEXT is standard input.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.models.checkpoint.hub import locate

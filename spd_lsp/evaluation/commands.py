@@ -47,7 +47,10 @@ def _from_clone() -> Mapping[str, click.Command]:
 
 @click.group("eval", cls=_Evaluations)
 def evaluate() -> None:
-    """Measure how good completions are, on repositories that no model or table has seen."""
+    """Measure how good completions are.
+
+    Use repositories that no model or table has seen.
+    """
     restrict_file_access()
 
 

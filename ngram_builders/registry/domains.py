@@ -20,6 +20,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.origin import is_time
 from ngram_builders.scratch import read_chunks, replace_file
 from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table
@@ -35,7 +36,6 @@ PARSE_ERRORS = (
     ValueError,
     AttributeError,
 )  # of a damaged record
-_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_RECORD_BYTES = 1 << 24  # an index takes about one thousand
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
@@ -103,11 +103,6 @@ def is_name(name: str) -> bool:
 def is_weight(weight: float) -> bool:
     """Whether a number, which may be NaN, can weigh a domain."""
     return 0 < weight <= 1
-
-
-def is_time(seconds: float) -> bool:
-    """Whether a number, which may be NaN, is a time that can be shown as a date."""
-    return 0 <= seconds < _MAX_TIME
 
 
 def trust(weight: float) -> float:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ngram_builders.registry.domains import NgramTable, is_time
+if TYPE_CHECKING:  # the command line reads origins without NumPy
+    from ngram_builders.registry.domains import NgramTable
 
+_MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_TEXT_LENGTH = 200  # of what a stranger's file says
 
 
@@ -22,6 +24,11 @@ class Origin:
     model: str = ""
     built: float = 0.0  # seconds since 1970
     sources: str = ""  # names of folders, without where they lie
+
+
+def is_time(seconds: float) -> bool:
+    """Whether a number, which may be NaN, is a time that can be shown as a date."""
+    return 0 <= seconds < _MAX_TIME
 
 
 def origin_of(domain: NgramTable) -> Origin:

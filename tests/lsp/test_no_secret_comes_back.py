@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, read_indexed_files
-from ngram_builders.ngrams import hash_contexts, order_shift, token_bits
+from ngram_builders.ngrams import token_bits
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table, added_runs
 from spd_lsp.cli import main
@@ -20,6 +20,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import COMPLETION, process
+from tests.ngram_builders.reference import hash_of
 from tests.planted import lines, private_key
 
 PIECE = 10  # letters of a secret that must not come back
@@ -77,9 +78,8 @@ def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
     seen = set()
     while waiting:
         before = waiting.pop()
-        hashed = hash_contexts(np.array(before[:-6:-1]), tokens.vocab_size)
-        for length in range(len(hashed), 0, -1):
-            context = ((length - 1) << order_shift(tokens.vocab_size)) | (int(hashed[length - 1]) << bits)
+        for length in range(min(len(before), 5), 0, -1):
+            context = hash_of(before[-length:], tokens.vocab_size, length + 1) << bits
             first, last = np.searchsorted(records, np.array([context, context + 2**bits], dtype=np.uint64))
             for token in (int(record) & (2**bits - 1) for record in records[first:last]):
                 after = (*before[-30:], token)

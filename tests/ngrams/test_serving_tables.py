@@ -270,7 +270,7 @@ def test_what_changed_in_a_domain_far_behind_its_files_is_written_beside_it_and_
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, root: Path):
-    """Tracked build folders, notebooks and other encodings; not what is generated, vendored or ignored."""
+    """Build folders, notebooks and other encodings; not what is generated, vendored or ignored."""
     (root / "build").mkdir()
     (root / "build" / "a.py").write_text("".join(LINES))
     subprocess.run(["git", "init", "-q", str(root)], check=True)
@@ -295,7 +295,7 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
         (root / name).write_bytes(data)
     deque(chain(sync.list_changes(), sync.learn()), maxlen=0)
     followed = {name: str(root.resolve() / name) in sync.states for name in new}
-    assert followed == {name: name in ("build/b.py", "study.ipynb", "latin.py") for name in new}
+    assert followed == {name: name in ("build/b.py", "dist/d.py", "study.ipynb", "latin.py") for name in new}
     assert followed == {name: sync.includes(str(root.resolve() / name)) for name in new}
     teach(root, registry)
     assert {file.path for file in read_indexed(registry)} == set(sync.states)

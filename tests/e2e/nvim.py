@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import time
@@ -96,7 +97,10 @@ class Neovim:
                 if kind == 1:  # not one of a screen's notifications
                     assert response[:2] == [msg_id, None]
                     return response[2]
-            self.messages.feed(self.process.stdout.read1())  # type: ignore[union-attr]
+            answers = select.select([self.process.stdout], [], [], TIMEOUT)[0]
+            read = os.read(self.process.stdout.fileno(), 65536) if answers else b""
+            assert read, f"Neovim {'ended' if answers else 'waits for a key'}: {method}{arguments}"
+            self.messages.feed(read)
 
     def lua(self, code: str) -> Any:
         """Run Lua code and return its result."""

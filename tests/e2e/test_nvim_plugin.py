@@ -351,7 +351,7 @@ def test_the_message_that_a_folder_is_indexed_stops_nobody_who_types(open_neovim
         server=False, init=f"vim.env.PATH = '{program(tmp_path).parent}:' .. vim.env.PATH\n{INIT}"
     )
     editor("ui_attach", 80, 24, {})
-    editor("command", f"edit {folder}/asked.py")
+    editor("command", f"silent edit {folder}/asked.py")
     editor("input", "i")
     was_stopped = []
 

@@ -67,7 +67,7 @@ async def test_an_edit_that_is_undone_is_proposed_nowhere():
         assert await editor.request(INLINE_EDIT, asked(10)) == {"edits": []}
 
 
-OTHER_URI = "file:///work/uses.py"
+OTHER_URI = "file:///code/uses.py"
 CALLS = """one = area(width, height)
 two = area(width, depth)
 """
@@ -77,7 +77,7 @@ async def test_with_a_limit_places_in_other_open_documents_follow_those_of_this_
     async with session(FakeCompleter(), ON) as editor:
         await opened(editor, CALLS)
         editor.open(CALLS.replace("one =", "six ="), OTHER_URI)
-        editor.open(CALLS, "file:///work/.env.py")  # may hold secrets
+        editor.open(CALLS, "file:///code/.env.py")  # may hold secrets
         for row, version in ((0, 2), (1, 3)):
             editor.send(edit(", debug=True", row, 24 - row, 24 - row, version=version))
         # That call of the other document is like the one that got an argument last.

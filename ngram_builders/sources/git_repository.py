@@ -30,7 +30,7 @@ def is_git_at_work(folder: Path) -> bool:
     """Whether git is changing the work tree around a folder; an old lock was left behind."""
     private = _private_folder_around(folder)
     locked = _file_state(private / "index.lock")[0] if private else 0
-    return time.time_ns() - locked < _MAX_LOCK_SECONDS * 10**9
+    return abs(time.time_ns() - locked) < _MAX_LOCK_SECONDS * 10**9  # nor is one of the far future believed
 
 
 def _private_folder_around(folder: Path) -> Path | None:

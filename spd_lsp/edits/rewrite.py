@@ -60,7 +60,8 @@ def tokenize(text: str) -> list[str]:
 def changed_span(before: str, after: str) -> tuple[int, int, int]:
     """Where two texts differ: the start in both, the end in the first, and the end in the second."""
     start = _common_length(before, after)
-    low, high = 0, min(len(before), len(after)) - start
+    low = 0
+    high = min(len(before), len(after)) - start
     while low < high:
         middle = (low + high + 1) // 2
         if before[len(before) - middle : len(before) - low] == after[len(after) - middle : len(after) - low]:
@@ -72,7 +73,8 @@ def changed_span(before: str, after: str) -> tuple[int, int, int]:
 
 def _common_length(first: str, second: str) -> int:
     """How many characters two texts begin with alike."""
-    low, high = 0, min(len(first), len(second))
+    low = 0
+    high = min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
         if first[low:middle] == second[low:middle]:

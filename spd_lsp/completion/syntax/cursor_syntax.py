@@ -120,7 +120,8 @@ def _parse_again(language: Language, before: _Base | None, source: bytes) -> Tre
 
 def _common_prefix(first: bytes, second: bytes) -> int:
     """Return how many bytes two texts share at their start."""
-    low, high = 0, min(len(first), len(second))
+    low = 0
+    high = min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.sources.discovery import skip_reason, survey
-from ngram_builders.sources.git_repository import follow, git_folder
+from ngram_builders.sources.git_repository import follow, git_folder, is_git_at_work
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -129,3 +130,13 @@ def test_a_repository_on_another_machine_names_its_own_data_there() -> None:
     assert follow(Path("/net/box/a"), str(inside)) == inside
     assert follow(Path("/net/box/a"), "/net/another/main/.git") is None
     assert follow(Path("/home/me/a"), "../main/.git") == Path("/home/me/a/../main/.git")
+
+
+@pytest.mark.parametrize(("age", "at_work"), [(0, True), (59, True), (61, False), (-(10**9), False)])
+def test_a_lock_of_another_time_does_not_say_that_git_is_at_work(tmp_path: Path, age: int, at_work: bool):
+    """A repository could name a time in the far future, and would be out of date for good."""
+    lock = tmp_path / ".git" / "index.lock"
+    lock.parent.mkdir()
+    lock.write_bytes(b"")
+    os.utime(lock, (time.time() - age,) * 2)
+    assert is_git_at_work(tmp_path) is at_work

@@ -131,7 +131,6 @@ def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
     text += ": it does not see the text right of the cursor"
     if chosen:
         text = f"{chosen.name}, from {chosen.source}"
-        text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
     return Finding("fill in the middle", "ok", text)
 
 

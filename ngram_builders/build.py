@@ -27,7 +27,7 @@ from ngram_builders.counting.tokenize import Encode, ReportProgress, TokenizedFi
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, check_orders
 from ngram_builders.registry.assignments import KNOWN_LANGUAGES
-from ngram_builders.registry.domains import NgramTable, resolve_roots
+from ngram_builders.registry.ngram_table import NgramTable, resolve_roots
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
@@ -44,7 +44,7 @@ _MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
 class BuildSummary:
     """What a build counted, what it skipped by reason, and where the table is."""
 
-    domain: str
+    name: str
     files: int
     tokens: int
     ngrams: int
@@ -64,7 +64,7 @@ class BuildSummary:
     def of(cls, made: NgramTable, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
         """Summarize a build that started at this time of `time.perf_counter`."""
         return cls(
-            domain=made.name,
+            name=made.name,
             files=made.files,
             tokens=made.tokens,
             ngrams=made.ngrams,
@@ -82,7 +82,7 @@ def ignore_progress(stage: str, done: int, total: int) -> None:
 
 def build(
     roots: Sequence[Path],
-    domain: str | None,
+    name: str | None,
     encode: Encode,
     *,
     end_of_text: int,
@@ -122,7 +122,7 @@ def build(
     )
     surveyed = survey_sources(roots, selection, report)
     check_text_size(sum(file.size for file in surveyed.files if not is_notebook(file.path)))
-    name = default_name(roots, registry, model, fingerprint) if domain is None else registry.check_new_name(domain)
+    name = default_name(roots, registry, model, fingerprint) if name is None else registry.check_new_name(name)
     recipe: dict[str, Any] = {
         "orders": list(orders),
         "min_count": list(options.min_count.values()),
@@ -202,7 +202,7 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     """
     folders = resolve_roots(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folders[0].name).strip("-.")[:56].rstrip(".") or "repository"
-    known = {domain.name: domain for domain in registry.domains()}
+    known = {table.name: table for table in registry.tables()}
     names = [
         name,
         name_for_model(name, model),
@@ -215,8 +215,8 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     if name.lower() in KNOWN_LANGUAGES:
         names.insert(1, f"{name}-code")
 
-    def is_own(domain: NgramTable) -> bool:
-        return not (fingerprint and is_for_another_model(domain, model, fingerprint))
+    def is_own(table: NgramTable) -> bool:
+        return not (fingerprint and is_for_another_model(table, model, fingerprint))
 
     own = (name for name in names if name in known and known[name].roots == folders and is_own(known[name]))
     new = (name for name in names if name.lower() not in KNOWN_LANGUAGES)

@@ -16,7 +16,7 @@ from ngram_builders.counting.pipeline import CountOptions, CountTask, write_coun
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import Encode, ReportProgress, tokenize_files
 from ngram_builders.dependencies.packages import Package
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import check_status, read_source_text
@@ -74,8 +74,8 @@ class PackageTables:
     def find(self, code: PackageCode) -> NgramTable | None:
         """Find the table of a package; None if there is none that can serve."""
         name = self._name_for(code)
-        domain = self.registry.find(name) if name in self.registry.names() else None
-        return domain if domain and domain.fault is None else None
+        table = self.registry.find(name) if name in self.registry.names() else None
+        return table if table and table.fault is None else None
 
     def _name_for(self, code: PackageCode) -> str:
         """The name of a package's table: no other code's and no other tokenizer's.

@@ -1,4 +1,4 @@
-"""Repositories and corpora -> a domain's table, counted in tasks that datatrove spreads over workers and machines.
+"""Repositories and corpora -> a registered table, counted in tasks that datatrove spreads over workers and machines.
 
 The table is the one that `ngram_builders.build` makes of the same input. `stages` has what the tasks do,
 `executors` where they run. Their shared folder is named after input and options: the same command continues where
@@ -64,7 +64,7 @@ class InputFile:
 
 def build(
     roots: Sequence[Path],
-    domain: str | None,
+    name: str | None,
     make_encode: Callable[[], Encode],
     *,
     end_of_text: int,
@@ -91,7 +91,7 @@ def build(
     inputs, skipped = _list_inputs(folders, corpus, selection, report)
     if not inputs:
         raise no_sources(roots, skipped)
-    name = _choose_name(domain, folders, registry, model, fingerprint)
+    name = _choose_name(name, folders, registry, model, fingerprint)
     orders = check_orders(orders)
     least = min_count_by_order(orders, min_count)
     recipe = {
@@ -129,7 +129,7 @@ def build(
             recipe=recipe,
             partitions=[partial(_link, table) for table in tables[1:]],
         )
-        for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
+        for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the table's folder
             shutil.rmtree(old, ignore_errors=True)
     masked = sum(result["masked"] for result in counts)
     return BuildSummary.of(made, started, skipped, masked=masked, perplexity=table["perplexity"])
@@ -167,13 +167,13 @@ def _list_inputs(
 
 
 def _choose_name(
-    domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str
+    name: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str
 ) -> str:
-    """Return the domain's name; by default the first folder's."""
-    if domain is not None:
-        return registry.check_new_name(domain)
+    """Return the name's name; by default the first folder's."""
+    if name is not None:
+        return registry.check_new_name(name)
     if not folders:
-        raise UserError("the table of a corpus needs a name; give one with --domain")
+        raise UserError("the table of a corpus needs a name; give one with --name")
     return default_name(folders, registry, model, fingerprint)
 
 

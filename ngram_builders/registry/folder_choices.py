@@ -10,7 +10,7 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from ngram_builders.registry.domains import PARSE_ERRORS, read_record, write_record
+from ngram_builders.registry.ngram_table import PARSE_ERRORS, read_record, write_record
 from ngram_builders.registry.locks import hold_lock
 
 _CHOICES_FILE = "folders.msgpack"

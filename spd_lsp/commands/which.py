@@ -57,7 +57,7 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         {
             "table": one.name,
             "weight": one.weight,
-            "reason": choices[one.name].reason if one.domain else f"built in: comes with {model}",
+            "reason": choices[one.name].reason if one.table else f"built in: comes with {model}",
             **({} if history is None else _likeliest(one, history, tokens)),
         }
         for one in serving.tables

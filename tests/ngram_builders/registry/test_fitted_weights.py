@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ngram_builders.registry.domains import INDEX_FILE
+from ngram_builders.registry.ngram_table import INDEX_FILE
 from ngram_builders.registry.fitted_weights import (
     FITTED_WEIGHTS_FILE,
     read_fitted_weights,

@@ -40,26 +40,13 @@ async def test_every_draft_is_an_item_best_first():
         assert all("commitCharacters" not in item for item in answer["items"])
 
 
-async def test_ghost_text_and_menu_at_one_place_share_one_decode():
+@pytest.mark.parametrize("kind", [3, 1], ids=["while typing", "asked for"])
+async def test_ghost_text_and_menu_at_one_place_share_one_decode(kind: int):
+    """Ghost text does not replace the menu that the user is waiting for."""
     fake = FakeCompleter("a", "b", held=True)
     async with session(fake) as editor:
         await opened(editor)
-        _, menu = editor.send_request(COMPLETION, at(0, 4, 3))
-        _, ghost = editor.send_request(INLINE, at(0, 4, 2))
-        await until(lambda: fake.steps_taken)
-        fake.turns.release(9)
-        assert texts(await result(menu)) == ["a", "b"]
-        assert [item["insertText"] for item in (await result(ghost))["items"]] == ["a", "b"]
-        again = await editor.request(INLINE, at(0, 4, 2))
-        assert [item["insertText"] for item in again["items"]] == ["a", "b"]
-        assert len(fake.requests) == 1
-
-
-async def test_ghost_text_does_not_replace_the_menu_that_the_user_is_waiting_for():
-    fake = FakeCompleter("a", "b", held=True)
-    async with session(fake) as editor:
-        await opened(editor)
-        _, menu = editor.send_request(COMPLETION, at(0, 4, 1))
+        _, menu = editor.send_request(COMPLETION, at(0, 4, kind))
         await until(lambda: fake.steps_taken)
         _, ghost = editor.send_request(INLINE, at(0, 4, 2))
         await editor.status()

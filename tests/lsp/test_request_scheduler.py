@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, RequestScheduler
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, IdleWorker, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]
@@ -84,3 +84,23 @@ async def test_what_fails_is_no_concern_of_a_request_that_continues_it(scheduler
     turn.set()
     await newer
     assert isinstance((await asyncio.gather(older, return_exceptions=True))[0], Cancelled)
+
+
+async def test_a_wake_up_during_the_last_slice_starts_another_one():
+    """The slice has looked for work already, and will say that nothing is left."""
+    worker = ThreadPoolExecutor(1)
+    slices: list[float] = []
+    started, may_end = threading.Event(), threading.Event()
+
+    def work(seconds: float) -> bool:
+        slices.append(seconds)
+        started.set()
+        assert may_end.wait(20)
+        return False
+
+    idle_worker = IdleWorker(worker, lambda: False, work)
+    idle_worker.wake()
+    await until(started.is_set)
+    idle_worker.wake()
+    may_end.set()
+    await until(lambda: len(slices) == 2)

@@ -74,7 +74,7 @@ def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) 
         return ""
     _print_event("progress", share=0.0)
     progress = _Progress(size, unlimited)
-    options: dict[str, Any] = {"table": None, "engine": "local", "model": model, "selection": selection}
+    options: dict[str, Any] = {"name": None, "engine": "local", "model": model, "selection": selection}
     summary = count(settings, [root], progress.report, **options)
     return format_count(summary.files, "file")
 

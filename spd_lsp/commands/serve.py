@@ -80,7 +80,7 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.http.completions import CompletionThread
     from spd_lsp.http.serve import serve
     from spd_lsp.lsp.transport.access import private_socket, socket_path
-    from spd_lsp.safe_logging import log_to_stderr
+    from spd_lsp.output.safe_logging import log_to_stderr
 
     place, folder = parse_address(address), Path.cwd()
     leave_working_folder()

@@ -24,7 +24,7 @@ import platformdirs
 from filelock import FileLock
 
 from ngram_builders.errors import UserError
-from spd_lsp.progress import format_bytes
+from spd_lsp.output.progress import format_bytes
 
 _SHA256, _GIT_SHA1 = 64, 40  # hexadecimal digits: of large files, and of those that Git keeps
 _lock = threading.RLock()

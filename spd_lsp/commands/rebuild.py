@@ -170,8 +170,8 @@ def _recorded_options(table: NgramTable) -> dict[str, Any]:
 def _check_sources(table: NgramTable) -> None:
     if "package" in table.recipe:
         raise UserError(
-            f"it is of the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, and then "
-            "build-ngrams PROJECT --dependencies for a project that depends on it"
+            f"it belongs to the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, "
+            "and then build-ngrams PROJECT --dependencies for a project that depends on it"
         )
     if not _has_sources(table):
         raise UserError(

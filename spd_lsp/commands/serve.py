@@ -57,7 +57,7 @@ def serve(
 
     settings = dataclasses.replace(settings, model=absolute_model_name(model), device=device)
     if (stdio, socket is not None, http is not None).count(True) > 1:
-        raise UserError("--stdio, --socket and --http exclude each other; choose one")
+        raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)

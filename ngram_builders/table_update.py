@@ -135,12 +135,13 @@ class TableUpdate:
 
     def _has_same_options(self, table: NgramTable, had: TableSummary) -> bool:
         """Whether a table was built from the same folders in the same way."""
-        options, min_files = self.task.options, table.recipe.get("min_files", 1)
-        counted = (had.fingerprint, had.orders, had.min_count, had.vocab_size, min_files)
+        options = self.task.options
+        space = options.token_space
+        counted = (had.fingerprint, had.vocab_size, had.orders, had.min_count, table.recipe.get("min_files", 1))
         min_count = tuple(options.min_count.values())
         return (
             not table.partitions
-            and counted == (options.fingerprint, options.orders, min_count, options.vocab_size, options.min_files)
+            and counted == (space.fingerprint, space.vocab_size, options.orders, min_count, options.min_files)
             and table.roots == resolve_roots(self.roots)
             and table.recipe == self.recipe
         )
@@ -163,7 +164,7 @@ class TableUpdate:
         options = self.task.options
         batches = load_streams(digests, self.task, self.cache)
         texts = (stream[1:-1] for stream in chain.from_iterable(batches))
-        return build_suffix_array(texts, options.end_of_text, options.vocab_size)
+        return build_suffix_array(texts, options.token_space.end_of_text, options.token_space.vocab_size)
 
     def _measure(self, path: Path) -> None:
         """Measure the perplexity of the table's own files, with and without that of their main language."""
@@ -174,7 +175,9 @@ class TableUpdate:
             max(files_by_language, key=files_by_language.__getitem__), self.companion_tables
         ):
             with suppress(UserError):  # a table that cannot serve is left out
-                companions[name] = Table.open(self.companion_tables[name], self.task.options.fingerprint).columns
+                companions[name] = Table.open(
+                    self.companion_tables[name], self.task.options.token_space.fingerprint
+                ).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
         table = Table.open(path)

@@ -59,7 +59,7 @@ class PackageTables:
 
     def build(self, code: PackageCode, report: ReportProgress) -> NgramTable | None:
         """Build the table of a package; None for one without source code."""
-        with TokenCache(None, self.options.fingerprint) as cache:
+        with TokenCache(None, self.options.token_space.fingerprint) as cache:
             tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
             task = CountTask(tokenized.files, cache.token_counts(), self.options)
             if not task.files:
@@ -83,7 +83,9 @@ class PackageTables:
         Example: npm:@types/node@20.1.0 -> `npm-types-node@20.1.0-1f0c8a5be2d97364`.
         """
         package = code.package
-        digest = hashlib.blake2b(f"{package}\0{code.digest}\0{self.options.fingerprint}".encode(), digest_size=8)
+        digest = hashlib.blake2b(
+            f"{package}\0{code.digest}\0{self.options.token_space.fingerprint}".encode(), digest_size=8
+        )
         name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{package.ecosystem}-{package.name}").rstrip("-.")
         version = re.sub(r"[^A-Za-z0-9._-]+", "-", package.version).strip("-.")
         return f"{f'{name}@{version}'[:_MAX_NAME_LENGTH]}-{digest.hexdigest()}"

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     PARSE_ERRORS,
@@ -24,7 +25,6 @@ from ngram_builders.registry.ngram_table import (
     parse_index,
     read_record,
 )
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import SCRATCH_PATTERN
 
 BUILD_LOCK = ".building"  # held by a build in its table's folder

@@ -34,6 +34,8 @@ from ngram_builders.registry.cleanup import (
     remove_superseded,
     total_size,
 )
+from ngram_builders.registry.folder_choices import forget_missing_folders
+from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.ngram_table import (
     DEFAULT_WEIGHT,
     INDEX_FILE,
@@ -50,8 +52,6 @@ from ngram_builders.registry.ngram_table import (
     table_name,
     write_record,
 )
-from ngram_builders.registry.folder_choices import forget_missing_folders
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import scratch_path, write_error
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table

@@ -17,7 +17,7 @@ from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_bytes, format_count, progress
+from spd_lsp.output.progress import ReportProgress, format_bytes, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def build_ngrams(
         click.echo(skipped_files.explain(why, repos, selection))
         return
     reads_only = dry_run or list_skipped is not None
-    if options["table"] and not (reads_only or dependencies or replace):
-        _check_replacement(context.obj, options["table"], repos)
+    if options["name"] and not (reads_only or dependencies or replace):
+        _check_replacement(context.obj, options["name"], repos)
     try:
         with progress() as report:
             if list_skipped is not None:
@@ -145,9 +145,7 @@ def count(
     folder = locate(model)
     tokens = ModelTokenizer(folder)
     options |= {
-        "end_of_text": tokens.end_of_text,
-        "fingerprint": tokens.fingerprint,
-        "vocab_size": tokens.vocab_size,
+        "token_space": tokens.space,
         "registry": open_registry(settings),
         "report": report,
     }

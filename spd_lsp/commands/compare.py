@@ -12,7 +12,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.command_options import LocalPath, model_options
 from spd_lsp.commands.ngrams import help_example, open_registry
-from spd_lsp.progress import progress
+from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def compare(settings: Settings, names: Sequence[str], folder: Path, places: int,
 
 def _tables(table: NgramTable, folder: Path, tokens: ModelTokenizer, model: str) -> list[AddedTable]:
     """A table at each weight; UserError for one that cannot serve, or that knows the folder's files."""
-    from ngram_builders.registry.ngram_table import trust
     from ngram_builders.registry.model_match import mismatch_message
+    from ngram_builders.registry.ngram_table import trust
     from ngram_builders.table.reader import Table
     from ngram_builders.table.suffix_array import SearchedTexts
     from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_count
+from spd_lsp.output.progress import ReportProgress, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ def count_dependencies(
     from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
 
     tokens = ModelTokenizer(locate(model))
-    options = CountOptions(
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
-        end_of_text=tokens.end_of_text,
-        orders=ORDERS,
-        min_count=min_count_by_order(ORDERS, 1),
-    )
+    options = CountOptions(token_space=tokens.space, orders=ORDERS, min_count=min_count_by_order(ORDERS, 1))
     packages = find_packages(project.resolve(), settings.python_interpreter)
     target = PackageTables(open_registry(settings), absolute_model_name(model), tokens.encode_batch, options)
     return build_dependencies(project, packages, target, report, has_time)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.model_match import (
     covering_tables,
     is_for_another_model,
     mismatch_message,
     model_label,
 )
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.kernel import load_kernel
 from ngram_builders.table.reader import Table

@@ -11,7 +11,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_options
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.progress import ReportProgress, progress
+from spd_lsp.output.progress import ReportProgress, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
@@ -76,6 +77,11 @@ class ModelTokenizer:
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
         self.fill_format = choose_format(fill_format, config, self.is_special)
+
+    @property
+    def space(self) -> TokenSpace:
+        """What an n-gram table must share with it."""
+        return TokenSpace(self.fingerprint, self.vocab_size, self.end_of_text)
 
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, after_accepting
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.safe_logging import safe_traceback
 
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult

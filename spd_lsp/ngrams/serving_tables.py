@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, NgramTable, file_stamp, trust
 from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.model_match import covering_tables, mismatch_message
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, NgramTable, file_stamp, trust
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns, TableError

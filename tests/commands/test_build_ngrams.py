@@ -250,7 +250,7 @@ def test_a_harmless_failure_is_reported_as_a_note(run, shop, data):
     ],
 )
 def test_a_build_tells_whether_the_table_helps(perplexity, told):
-    facts = {"table": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
+    facts = {"name": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
     output = describe_build(BuildSummary(**facts, path=Path("t"), perplexity=perplexity))
     assert f"perplexity of new code (lower is better): {told}" in output.splitlines()
 

@@ -66,9 +66,7 @@ def teach(repository, registry, tokens):
         [repository],
         "mine",
         tokens.encode_batch,
-        end_of_text=tokens.end_of_text,
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
+        token_space=tokens.space,
         registry=registry,
     )
 

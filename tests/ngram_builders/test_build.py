@@ -23,7 +23,7 @@ from ngram_builders.counting.memory import MemoryLimits
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import count_streams, with_boundaries
+from ngram_builders.ngrams import TokenSpace, count_streams, with_boundaries
 from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table, added_runs
@@ -32,14 +32,14 @@ from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 from tests.ngram_builders.small_tables import writer
 
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
 CODE = b"import os\r\nprint(os.name)\r\n"
 TEXT = b"import os\nprint(os.name)\n"
 
 
 def run(registry: Registry, *roots: Path, name: str | None = None, **options: Any) -> BuildSummary:
     encoder = options.pop("encode", encode)
-    return build(roots, name, encoder, registry=registry, **{**OPTIONS, **options})
+    space = TokenSpace(options.pop("fingerprint", "bytes"), VOCABULARY, END)
+    return build(roots, name, encoder, token_space=space, registry=registry, **options)
 
 
 def never(*arguments: object) -> Any:
@@ -271,11 +271,11 @@ def test_a_folder_given_twice_is_one_source(registry: Registry, repo: Path) -> N
 
 def test_a_table_for_another_model_does_not_replace_the_first(registry: Registry, repo: Path) -> None:
     tiny = {"model": "/models/tiny", "fingerprint": "others"}
-    assert run(registry, repo, model="starter").table == "repo"
-    assert run(registry, repo, **tiny).table == "repo-tiny"
+    assert run(registry, repo, model="starter").name == "repo"
+    assert run(registry, repo, **tiny).name == "repo-tiny"
     assert run(registry, repo, **tiny).changed is False
-    assert run(registry, repo, model="like the starter").table == "repo"
-    assert run(registry, repo, model="like the starter", fingerprint="a newer tokenizer").table == "repo"
+    assert run(registry, repo, model="like the starter").name == "repo"
+    assert run(registry, repo, model="like the starter", fingerprint="a newer tokenizer").name == "repo"
     assert [table.name for table in registry.tables()] == ["repo", "repo-tiny"]
 
 
@@ -345,9 +345,10 @@ def encode(texts):
     return [list(text.encode()) for text in texts]
 
 from ngram_builders.counting import tokenize
+from ngram_builders.ngrams import TokenSpace
 tokenize.BATCH_FILES = 2
 threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), 9)).start()
-build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
+build([Path(sys.argv[2])], "d", encode, token_space=TokenSpace("bytes", 257, 256),
       registry=Registry(Path(sys.argv[1])))
 os._exit(0)
 """
@@ -391,12 +392,13 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:
-    build([Path(sys.argv[2])], "d", lambda texts: [list(text.encode()) for text in texts], end_of_text=256,
-          fingerprint="bytes", vocab_size=257, registry=Registry(Path(sys.argv[1])))
+    build([Path(sys.argv[2])], "d", lambda texts: [list(text.encode()) for text in texts],
+          token_space=TokenSpace("bytes", 257, 256), registry=Registry(Path(sys.argv[1])))
 except UserError as error:
     sys.exit(str(error))
 """
@@ -531,7 +533,7 @@ def test_a_folder_with_an_unusual_name_gets_a_valid_table_name(
     except OSError:
         pytest.skip("this file system refuses such names")
     (tmp_path / folder / os.fsdecode(b"\xc3\xa4.py")).write_text("x = 1\n")
-    assert run(registry, tmp_path / folder).table == table
+    assert run(registry, tmp_path / folder).name == table
     assert registry.find(table).roots == ((tmp_path / folder).resolve(),)
 
 

@@ -20,6 +20,7 @@ from ngram_builders.build import BuildSummary, build
 from ngram_builders.counting import pipeline
 from ngram_builders.counting.token_cache import CACHE_FILE, read_indexed_files
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
@@ -35,7 +36,7 @@ EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none(
 
 
 def run(registry: Registry, repo: Path, **options: Any) -> BuildSummary:
-    tokens: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+    tokens: dict[str, Any] = {"token_space": TokenSpace("bytes", VOCABULARY, END)}
     return build([repo], "mine", encode, registry=registry, **{**tokens, "incremental": True, **options})
 
 

@@ -10,7 +10,7 @@ import pytest
 from spd_lsp.ngrams import file_sync
 from spd_lsp.ngrams.followed_tables import Due
 from spd_lsp.ngrams.live_index import LiveIndex
-from tests.ngrams.test_live_index import Snapshot, table_of, held, live_over, opened, rescan, settle, show
+from tests.ngrams.test_live_index import Snapshot, held, live_over, opened, rescan, settle, show, table_of
 
 FILES = 20
 GONE = "def only_here(): both_know()\n"

@@ -37,8 +37,7 @@ def offered(parts, tmp_path):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
         registry = Registry(tmp_path / "data")
-        sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
-        build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
+        build([folder], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
         live = LiveIndex(IncrementalTokenizer(tokens))
         tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
         completer = Completer(network, tokens, tables, Settings())

@@ -24,7 +24,7 @@ import pytest
 from ngram_builders import build as local
 from ngram_builders.distributed.plan import Plan
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import merge
+from ngram_builders.ngrams import TokenSpace, merge
 from ngram_builders.registry.locks import is_running
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table
@@ -53,12 +53,10 @@ PLAN = Plan(
     parts=1,
     orders=(2, 3),
     min_count={2: 1, 3: 1},
-    vocab_size=VOCABULARY,
-    end_of_text=END,
-    fingerprint="bytes",
+    token_space=TokenSpace("bytes", VOCABULARY, END),
     language=None,
 )
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+OPTIONS: dict[str, Any] = {"token_space": TokenSpace("bytes", VOCABULARY, END)}
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +67,11 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(
     registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
 ) -> local.BuildSummary:
-    table = options.pop("table", "there")
+    name = options.pop("name", "there")
     names = ("min_count", "orders", "language", "report")
     built = {key: options.pop(key) for key in names if key in options}
     cluster = Cluster(**{"workers": 2, **options})
-    return distributed.build(roots, table, make, registry=registry, cluster=cluster, **OPTIONS, **built)
+    return distributed.build(roots, name, make, registry=registry, cluster=cluster, **OPTIONS, **built)
 
 
 def here(registry: Registry, root: Path, **options: Any) -> local.BuildSummary:
@@ -144,12 +142,13 @@ def start(sources: Path, data: Path, make: str) -> subprocess.Popen[bytes]:
 from pathlib import Path
 import ngram_builders.distributed.build as distributed
 from functools import partial
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import make_stuck
 distributed.MIN_SHARDS = 3
 distributed.build(
     [Path({str(sources)!r})], "there", {make}, registry=Registry(Path({str(data)!r})),
-    cluster=distributed.Cluster(workers=1), end_of_text={END}, fingerprint="bytes", vocab_size={VOCABULARY},
+    cluster=distributed.Cluster(workers=1), token_space=TokenSpace("bytes", {VOCABULARY}, {END}),
 )
 """
     return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -199,8 +198,14 @@ def test_other_inputs_or_options_have_another_folder() -> None:
     one = InputFile("/a.py", 5, 7)
     others = [input_digest(PLAN, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
     others += [input_digest(PLAN, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
-    changes: dict[str, Any] = {"orders": (2,), "min_count": {2: 1, 3: 2}, "fingerprint": "x", "language": "go"}
-    changes |= {"vocab_size": 300, "end_of_text": 5, "shards": 2, "parts": 2}
+    changes: dict[str, Any] = {
+        "orders": (2,),
+        "min_count": {2: 1, 3: 2},
+        "language": "go",
+        "shards": 2,
+        "parts": 2,
+    }
+    changes["token_space"] = TokenSpace("x", VOCABULARY, END)
     others += [input_digest(replace(PLAN, **{name: value}), [one]) for name, value in changes.items()]
     assert len({input_digest(PLAN, [one]), *others}) == 1 + len(others)
     assert input_digest(replace(PLAN), [replace(one)]) == input_digest(PLAN, [one])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.registry.ngram_table import NgramTable, is_name
 from ngram_builders.registry.model_match import (
     covering_tables,
     is_for_another_model,
@@ -15,6 +14,7 @@ from ngram_builders.registry.model_match import (
     model_label,
     name_for_model,
 )
+from ngram_builders.registry.ngram_table import NgramTable, is_name
 
 ROOT = Path("/code/shop")
 

@@ -9,8 +9,8 @@ import msgpack
 import pytest
 
 from ngram_builders.registry.assignments import Assignments
-from ngram_builders.registry.ngram_table import INDEX_FILE, is_reserved, read_ngram_table
 from ngram_builders.registry.fitted_weights import read_fitted_weights
+from ngram_builders.registry.ngram_table import INDEX_FILE, is_reserved, read_ngram_table
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import writer

@@ -78,7 +78,8 @@ def _tables(table: NgramTable, folder: Path, tokens: ModelTokenizer, model: str)
             "folder with --on"
         )
     files = [Table.open(path, tokens.fingerprint) for path in table.paths]
-    columns, texts = [file.columns for file in files], [file.texts for file in files if file.texts is not None]
+    columns = [file.columns for file in files]
+    texts = [file.texts for file in files if file.texts is not None]
     return [
         AddedTable(table.name, weight, columns, [SearchedTexts(text, trust=trust(weight)) for text in texts])
         for weight in _WEIGHTS

@@ -270,7 +270,8 @@ class LspWorkspace(Workspace):
 
         A notebook's is named after its first cell.
         """
-        notebook, language = self.get_notebook_document(cell_uri=document.uri), document.language_id or None
+        notebook = self.get_notebook_document(cell_uri=document.uri)
+        language = document.language_id or None
         if notebook is None:
             return OpenDocument(document.uri, document.file, language, document.source), 0
         cells = self.parts(document)

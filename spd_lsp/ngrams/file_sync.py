@@ -139,7 +139,9 @@ class TableSync:
         """Find out which files changed on disk, in small steps with a pause between them; `learn` counts them."""
         self.inclusion.clear()
         self.checkout = self._checkout()
-        missing, unreadable, changed = dict.fromkeys(self.states), [], dict.fromkeys(self.hidden)
+        missing = dict.fromkeys(self.states)
+        unreadable = []
+        changed = dict.fromkeys(self.hidden)
         for root in self.table.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.selection)):
                 if number % _FILES_PER_STEP == 0:

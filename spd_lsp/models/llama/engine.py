@@ -116,7 +116,8 @@ class LlamaContext:
         pointer = self.library.llama_init_from_model(self.model.pointer, settings)
         if not pointer:
             raise UserError(f"llama.cpp has no room for {self.positions:,} positions: {last_error()}")
-        self.pointer, self.memory = pointer, self.library.llama_get_memory(pointer)
+        self.pointer = pointer
+        self.memory = self.library.llama_get_memory(pointer)
         self.close = weakref.finalize(self, _close, self.library, pointer, self.model)
         self.set_threads(*self.threads)
         self.library.llama_set_abort_callback(pointer, first_byte_test(), ctypes.addressof(self.stop))
@@ -209,8 +210,10 @@ class LlamaContext:
         for number, slot in enumerate(slots):
             if isinstance(slot.input, int):
                 batch.token[number] = slot.input
-            batch.pos[number], batch.n_seq_id[number] = slot.position, 1
-            batch.seq_id[number][0], batch.logits[number] = slot.sequence, slot.wants_logits
+            batch.pos[number] = slot.position
+            batch.n_seq_id[number] = 1
+            batch.seq_id[number][0] = slot.sequence
+            batch.logits[number] = slot.wants_logits
         if mixed:
             embeddings = np.ctypeslib.as_array(batch.embd, (len(slots), self.model.width))
             embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])

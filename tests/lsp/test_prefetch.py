@@ -16,7 +16,7 @@ from spd_lsp.lsp import request_scheduler
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
 
@@ -32,8 +32,7 @@ def soon(monkeypatch):
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
@@ -43,8 +42,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
 
 async def test_a_request_cancels_the_prefetch():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
         await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
@@ -54,8 +52,7 @@ async def test_a_request_cancels_the_prefetch():
 async def test_an_error_while_prefetching_costs_no_completion(caplog):
     completer = FakeCompleter()
     completer.error = RuntimeError("secret")
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await until(lambda: completer.prefetched)
         completer.error = None
@@ -75,8 +72,7 @@ ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
 
 async def test_what_follows_the_best_draft_is_answered_without_the_model(at_once):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: completer.resumed)
         while (await editor.status())["busy"]:
@@ -90,8 +86,7 @@ async def test_what_follows_the_best_draft_is_answered_without_the_model(at_once
 
 async def test_a_request_for_what_is_computed_ahead_waits_for_it(at_once):
     completer = FakeCompleter(held=True)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         completer.turns.release(completer.steps)
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: len(completer.requests) == 2)
@@ -107,8 +102,7 @@ async def test_a_request_for_what_is_computed_ahead_waits_for_it(at_once):
 @pytest.mark.parametrize("uri", ["file:///code/app.py", "file:///code/other.py"])
 async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: str):
     completer = FakeCompleter(steps=1000, held=True)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         completer.turns.release(completer.steps)
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: len(completer.requests) == 2)
@@ -124,8 +118,7 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
 
 async def test_slow_completions_are_not_computed_ahead(at_once):
     completer = FakeCompleter(seconds=5.0)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         await asyncio.sleep(0.1)
         assert len(completer.requests) == 1
@@ -181,8 +174,7 @@ def cursor(line: object, character: object, uri: str = "file:///code/app.py") ->
 
 async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switched_to():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.open("b = 2\ny = \n", "file:///code/other.py")
         for line, character, uri in [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]:  # on its way
             editor.send(cursor(line, character, f"file:///code/{uri}.py"))
@@ -194,8 +186,7 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
 
 async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
     completer = FakeCompleter("")
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.send(cursor(1, 4))
         _, reply = editor.send_request(COMPLETION, at(0, 5))
         await result(reply)
@@ -207,8 +198,7 @@ async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there
 
 async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         editor.send(cursor(0, 4))
         await until(lambda: completer.resumed)
@@ -219,8 +209,7 @@ async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_fo
 @pytest.mark.parametrize("uri", ["file:///code/.env", "file:///code/closed.py"])
 async def test_nothing_is_read_in_what_is_excluded_or_closed(uri: str):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
         editor.send(cursor(0, 4, uri))

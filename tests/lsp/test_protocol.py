@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, opened, result, session
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, editing, frame, result, session
 
 COMPLETION = "textDocument/completion"
 
@@ -89,8 +89,7 @@ async def test_a_batch_and_another_version_are_refused():
 )
 async def test_unreadable_messages_get_an_error_and_what_follows_is_read(body: bytes, code: int, caplog: Any):
     async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert (await editor.status())["kind"] == "normal"
         assert editor.error_codes == [code]
@@ -157,8 +156,7 @@ def _wrong_place(random: Random) -> Any:
 @pytest.mark.parametrize("method", ["spd-lsp/cursor", "spd-lsp/options", "spd-lsp/status"])
 async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
     random = Random(method)
-    async with session(FakeCompleter()) as editor:
-        await opened(editor, "x = 1\ny = \n")
+    async with editing(FakeCompleter(), text="x = 1\ny = \n") as editor:
         for _ in range(400):
             editor.notify(method, _wrong_place(random))
         await editor.ready()
@@ -170,8 +168,7 @@ async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
 async def test_a_malformed_reply_ends_the_wait():
     async with session(FakeCompleter()) as editor:
         editor.replies["workspace/configuration"] = "not a list"
-        await editor.start({"workspace": {"configuration": True}})
-        await editor.ready()
+        await editor.start_and_load({"workspace": {"configuration": True}})
         assert (await editor.status())["kind"] == "normal"
 
 
@@ -203,8 +200,7 @@ def _sent(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
 )
 async def test_what_has_no_answer_is_dropped_in_silence_without_its_content(messages: Any, caplog: Any):
     async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.send(*messages)
         assert (await editor.status())["kind"] == "normal"
         assert not editor.received("window/showMessage") and not editor.error_codes

@@ -95,8 +95,7 @@ async def editing(server: str, folder: Path, **more: Any) -> AsyncIterator[Edito
     """An editor at a server of this kind; by the end the server has logged no failure, and no code."""
     command = [part.format(record=folder / "record") for part in SERVERS[server]]
     async with process(*command, "--data-dir", str(folder / "data"), *SERVE) as (child, editor):
-        await editor.start(GHOST, **more)
-        await editor.ready()
+        await editor.start_and_load(GHOST, **more)
         yield editor
         log = await leave(child, editor)
         assert "Traceback" not in log and "boil_water" not in log, log

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, opened, session, texts
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, editing, texts
 from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
@@ -73,8 +73,7 @@ class Typist:
 async def typist(seconds: float = 0.0) -> AsyncIterator[Typist]:
     program = SCRIPTED.replace("{drafts}", repr(DRAFTS)).replace("{seconds}", str(seconds))
     async with process("-c", program) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("x = \n")
         yield Typist(editor)
 
@@ -112,8 +111,7 @@ async def test_what_an_editor_showed_first_before_it_asked_stays_first_even_if_i
 
 async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
     completer = FakeCompleter("one(1)", "ones", "one + 1")
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["one(1)", "ones", "one + 1"]
         for number, letter in enumerate("one"):
             editor.send(edit(letter, 0, 4 + number, 4 + number, version=2 + number))
@@ -131,8 +129,7 @@ async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
 
 async def test_a_result_answers_nothing_once_another_file_changed():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         for text, uri in (("a = 1\n", "file:///code/b.py"), ("KEY=1\n", "file:///code/.env")):
             editor.open(text, uri)

@@ -106,8 +106,7 @@ async def test_an_editor_that_vanishes_with_many_requests_open_leaves_no_error(t
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.05)
         editor = Editor(*await asyncio.open_unix_connection(path))
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         return editor
 
     vanishes = await editor()
@@ -145,8 +144,7 @@ async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_
     )
     assert child.stdin and child.stdout
     editor = Editor(child.stdout, child.stdin)
-    await editor.start()
-    await editor.ready()
+    await editor.start_and_load()
     editor.open(CODE, "file:///c.py")
     assert len(await labels(editor, "file:///c.py", 2, 18)) == 3
     await editor.request("shutdown")

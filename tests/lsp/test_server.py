@@ -30,15 +30,6 @@ COMPLETION = "textDocument/completion"
 INLINE = "textDocument/inlineCompletion"
 
 
-async def test_every_draft_is_an_item_best_first():
-    async with editing(FakeCompleter("a", "b", "c")) as editor:
-        answer = await editor.request(COMPLETION, at(0, 4))
-        assert texts(answer) == ["a", "b", "c"]
-        assert [item["sortText"] for item in answer["items"]] == ["0000", "0001", "0002"]
-        assert answer["isIncomplete"] is True
-        assert all("commitCharacters" not in item for item in answer["items"])
-
-
 @pytest.mark.parametrize("kind", [3, 1], ids=["while typing", "asked for"])
 async def test_ghost_text_and_menu_at_one_place_share_one_decode(kind: int):
     """Ghost text does not replace the menu that the user is waiting for."""

@@ -150,9 +150,9 @@ class ModelTokenizer:
         ids = [*self.opening]
         for part in filled.parts if filled else ("{before}",):
             ids += texts[part] if part in texts else [self.id_of(part)]
-        # A model reads at least one token; the end of the text before is what stands before every text.
         levels = self._levels(before, begun)
         name = filled.name if filled else ""
+        # A model reads at least one token; the end of the text before is what stands before every text.
         return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name, levels)
 
     def _whole_lines(self, ids: list[int], before: str) -> tuple[list[int], bytes] | None:

@@ -41,7 +41,7 @@ def build_dependencies(
             domain = tables.build(code, report)
         domains += [domain] if domain else []
     kept = _of_other_models(tables.registry, project, tables.options.fingerprint)
-    tables.registry.assign_dependencies(project, [(domain.name, domain.weight) for domain in (*kept, *domains)])
+    tables.registry.assign_dependencies(project, [(domain.name, None) for domain in (*kept, *domains)])
     return domains
 
 

@@ -69,8 +69,12 @@ def language_line(language: str, assignment: Assignment) -> str:
 
 
 def _weights(assignment: Assignment) -> str:
-    """Example: (("mine", 0.7), ("team", 0.3)) -> mine (0.7), team (0.3)."""
-    return ", ".join(f"{name} ({weight:g})" for name, weight in assignment)
+    """Example: (("mine", 0.7), ("team", None)) -> mine (0.7), team (learnt weight)."""
+    return ", ".join(f"{name} ({_weight(weight)})" for name, weight in assignment)
+
+
+def _weight(weight: float | None) -> str:
+    return "learnt weight" if weight is None else f"{weight:g}"
 
 
 def _built(domain: NgramTable) -> str:
@@ -115,14 +119,7 @@ def _cache_size(domain: NgramTable) -> int:
     return max(0, total_size(domain.path.parent) - domain.size)
 
 
-def _fitted_models(domain: NgramTable) -> list[str]:
-    """The models that its order weights were fitted to."""
-    from ngram_builders.registry.fitted_weights import read_fitted_weights
-
-    return sorted(read_fitted_weights(domain.path.parent))
-
-
-def _users(domain: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float]:
+def _users(domain: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float | None]:
     """The workspaces or languages that a domain is assigned to, with its weight there."""
     return {user: dict(given)[domain.name] for user, given in assigned.items() if domain.name in dict(given)}
 
@@ -146,7 +143,6 @@ def details(domain: NgramTable, assignments: Assignments) -> str:
         "size": f"{megabytes(domain.size)}, {domain.size / max(domain.ngrams, 1):.1f} bytes per n-gram",
         "cache": f"{megabytes(_cache_size(domain))} of token ids, for the next build",
         "weight": f"{domain.weight:g}",
-        "fitted for": ", ".join(_fitted_models(domain)) or "no model; it has the default order weights",
         "used by": _describe_users(domain, assignments),
         "table": domain.path,
         **({"options": " ".join(options)} if (options := Selection.of(domain.recipe).as_options()) else {}),
@@ -165,7 +161,7 @@ def _describe_built(domain: NgramTable) -> str:
 def _describe_users(domain: NgramTable, assignments: Assignments) -> str:
     """Which files a domain serves, or how to make it serve some."""
     users = [
-        f"{text.format(user)} ({weight:g})"
+        f"{text.format(user)} ({_weight(weight)})"
         for assigned, text in (
             (assignments.workspaces, "files in {}"),
             (assignments.additions, "files in {} besides their own"),
@@ -177,5 +173,5 @@ def _describe_users(domain: NgramTable, assignments: Assignments) -> str:
     if domain.roots:
         users.append(f"files in its sources ({domain.weight:g}), unless their workspace has tables of its own")
     language = next((name for name in domain.languages if name != "other"), "python")
-    command = f"spd-lsp ngrams use {domain.name}={domain.weight:g} --language {language}"
+    command = f"spd-lsp ngrams use {domain.name} --language {language}"
     return ", ".join(users) or f"nothing; run: {command}"

@@ -77,10 +77,10 @@ def test_an_exported_table_does_not_hold_the_texts(registry: Registry, tmp_path:
 
 def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:
     domain = import_table(other, file)
-    assert (domain.roots, domain.weight) == ((), 0.3)
+    assert (domain.roots, domain.weight) == ((), 0.7)
     assert other.domains_for(repo / "x.py", "python") == []
-    other.assign_language("python", [("team", domain.weight)])
-    assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
+    other.assign_language("python", [("team", None)])
+    assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.05)]
 
 
 def test_no_file_or_domain_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:

@@ -99,7 +99,7 @@ class CompletionWorker:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp-loader")
         self.changes = DocumentChanges()
-        self.accepted: deque[Iterator[Lesson]] = deque()  # what is yet to be learnt; each put and pop is atomic
+        self.accepted: deque[Iterator[Lesson | None]] = deque()  # to learn from, step by step; each put and pop is atomic
         self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
         self._make_completer = load
         self._make_stand_in = stand_in
@@ -274,12 +274,14 @@ class CompletionWorker:
         return more or bool(self.accepted)
 
     def _learn(self, completer: Completer) -> None:
-        """Learn of one table from what was accepted; another thread writes it, as disks may be slow."""
-        lesson = next(self.accepted[0], None)
-        if lesson is None:
+        """Take a step of learning from what was accepted; another thread writes it, as disks may be slow."""
+        try:
+            lesson = next(self.accepted[0])
+        except StopIteration:
             self.accepted.popleft()
-        elif lesson.learnt.tokens and (registry := completer.tables.registry):
-            self._loader.submit(_write_learnt, registry.folder, lesson)
+        else:
+            if lesson and (registry := completer.tables.registry):
+                self._loader.submit(_write_learnt, registry.folder, lesson)
 
     def _update_index(self, completer: Completer, active: str = "") -> None:
         completer.update_documents(self.changes.drain(), active)

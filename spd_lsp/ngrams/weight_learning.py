@@ -19,6 +19,7 @@ from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture
 
 _numbers = count(1)
 _TINY = 1e-300
+_NO_SAY = 1e-3  # difference of log-likelihoods that is not worth comparing
 _NO_TOKEN = -1  # beside the accepted one, for what the model found likeliest
 
 
@@ -40,11 +41,19 @@ class Evidence:
     spell: Callable[[], Sequence[int]]  # the completion, which is put off until it is accepted
     number: int = field(default_factory=_numbers.__next__)  # by which an editor says so
 
-    def learn(self) -> Iterator[Lesson]:
-        """Yield what is learnt of each table, which is nothing of one that knows nothing like this."""
+    def learn(self) -> Iterator[Lesson | None]:
+        """Yield what is learnt of each table, if it has a say here; and None between two steps, which are short."""
         places = list(self._places())
         for table in self.tables:
-            yield Lesson(table.folder, table.name, _learn(self.mixture, table.pool, places))
+            mixtures = [self.mixture.reweighted(table.pool, weight) for weight in WEIGHTS]
+            rows = []
+            for place in places:
+                yield None
+                first, last = place.log_p(mixtures[0]), place.log_p(mixtures[-1])
+                if abs(last - first) > _NO_SAY:
+                    rows.append([first, *map(place.log_p, mixtures[1:-1]), last])
+            if rows:
+                yield Lesson(table.folder, table.name, Learnt(len(rows), tuple(np.sum(rows, axis=0).tolist())))
 
     def _places(self) -> Iterator[_Place]:
         """The accepted tokens of which it is known what the model said."""
@@ -67,14 +76,3 @@ class _Place(NamedTuple):
         """The mixture's logarithm of the token's probability."""
         ids, p = np.array([self.token, _NO_TOKEN]), np.array([self.p, self.top])
         return math.log(max(float(mixture.mix([self.history], ids, p)[0, 0]), _TINY))
-
-
-def _learn(mixture: Mixture, pool: int, places: Sequence[_Place]) -> Learnt:
-    """What is learnt of one pool, from the places where its weight changes anything."""
-    least, *between, most = (mixture.reweighted(pool, weight) for weight in WEIGHTS)
-    rows = []
-    for place in places:
-        first, last = place.log_p(least), place.log_p(most)
-        if first != last:
-            rows.append([first, *map(place.log_p, between), last])
-    return Learnt(len(rows), tuple(np.sum(rows, axis=0).tolist())) if rows else Learnt()

@@ -13,9 +13,8 @@ from ngram_builders.registry.learnt_weights import LEARNT_FILE
 from spd_lsp.cli import main
 from tests.lsp.lsp_client import Editor, at, edit
 from tests.lsp.test_server_process import end, process
-from tests.lsp.test_usage import accept
 
-TEAM = "import json\n\n\ndef load{0}(secret_path):\n    with open(secret_path) as file:\n        return json.load(file)\n"
+TEAM = "import json\n\n\ndef load{0}(secret_path):\n    with open(secret_path) as file:\n        return json.dumps(secret_path)\n"
 SOURCE = "import json\n\n\ndef read(secret_path):\n    with open(secret_path) as file:\n        return json."
 LINE, COLUMN = 5, len(SOURCE.splitlines()[-1])
 
@@ -43,11 +42,14 @@ def shop(tmp_path: Path) -> Path:
 
 
 async def accept_best(editor: Editor, uri: str) -> None:
+    """Insert the best of those that are whole, and run its command as editors do; and take it back."""
     ghosts = await editor.request("textDocument/inlineCompletion", at(LINE, COLUMN, uri=uri))
-    item = ghosts["items"][0]
-    await accept(editor, item, item["insertText"], LINE, COLUMN)
-    length = COLUMN + len(item["insertText"])
-    editor.send(edit("", LINE, COLUMN, length, uri=uri))  # and taken back
+    item = next(one for one in ghosts["items"] if one["insertText"].startswith("dumps(secret"))
+    text, command = item["insertText"], item["command"]
+    editor.send(edit(text, LINE, COLUMN, COLUMN, uri=uri))
+    accepted = {"command": command["command"], "arguments": command["arguments"]}
+    await editor.request("workspace/executeCommand", accepted)
+    editor.send(edit("", LINE, COLUMN, COLUMN + len(text), version=3, uri=uri))
 
 
 @pytest.mark.slow
@@ -71,7 +73,7 @@ async def test_a_weight_that_nobody_gave_rises_with_what_the_table_says_and_is_a
     table = team_table(data, file)
     if given == "team":
         assert table["weight"] > 0.05 and table["learnt_in"] == str(shop) and table["learnt_from"] > 0
-        assert f"accepted tokens here, from 0.05 on" in spd_lsp(data, "ngrams", "which", file)
+        assert "accepted tokens here, from 0.05 on" in spd_lsp(data, "ngrams", "which", file)
         assert b"json" not in (data / LEARNT_FILE).read_bytes()  # numbers, never code
     else:
         assert table["weight"] == 0.05 and "learnt_in" not in table

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.ngrams import ORDERS, count_streams
-from ngram_builders.registry.learnt_weights import START, WEIGHTS
+from ngram_builders.registry.learnt_weights import START, WEIGHTS, Learnt
 from ngram_builders.table.writer import build_columns
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.weight_learning import Evidence, Learnable
@@ -28,9 +28,9 @@ def learn(table, said=None):
     for n in range(len(ACCEPTED)):
         mixture.mix_top(np.array([[*padded, *ACCEPTED[:n]][-8:]]), said, 30)
     evidence = Evidence(mixture, [Learnable(1, "/shop", "team")], BEFORE, lambda: ACCEPTED)
-    [lesson] = evidence.learn()
-    assert (lesson.folder, lesson.table) == ("/shop", "team")
-    return lesson.learnt, mixture
+    lessons = [*filter(None, evidence.learn())]
+    assert all((one.folder, one.table) == ("/shop", "team") for one in lessons)
+    return lessons[0].learnt if lessons else Learnt(), mixture
 
 
 def test_a_table_that_says_what_was_accepted_gains_weight_and_one_that_says_otherwise_loses_it():
@@ -61,4 +61,4 @@ def test_a_token_of_which_it_is_not_known_what_the_model_said_is_left_out():
     """As in the copies that no draft spelled."""
     mixture = Mixture([[columns([1, 2, 3, 4, 5, 6])]], (START,)).watching()
     evidence = Evidence(mixture, [Learnable(0, "/shop", "team")], BEFORE, lambda: ACCEPTED)
-    assert [lesson.learnt.tokens for lesson in evidence.learn()] == [0]
+    assert not any(evidence.learn())

@@ -153,7 +153,9 @@ class Completer:
 
         if mixture and served.learnable:
             evidence = partial(Evidence, mixture, served.learnable, watched.history)
-            completions = [replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions]
+            completions = [
+                replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions
+            ]
         return CompletionResult(
             completions,
             limit=self.settings.drafts,

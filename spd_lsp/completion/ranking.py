@@ -103,7 +103,9 @@ class Completion:
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
     is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
-    evidence: Evidence | None = field(default=None, compare=False, repr=False)  # what it says of weights if accepted
+    evidence: Evidence | None = field(
+        default=None, compare=False, repr=False
+    )  # what it says of weights if accepted
 
     @property
     def shown_probability(self) -> float | None:

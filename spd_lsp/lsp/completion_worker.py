@@ -99,7 +99,9 @@ class CompletionWorker:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp-loader")
         self.changes = DocumentChanges()
-        self.accepted: deque[Iterator[Lesson | None]] = deque()  # to learn from, step by step; each put and pop is atomic
+        self.accepted: deque[Iterator[Lesson | None]] = (
+            deque()
+        )  # to learn from, step by step; each put and pop is atomic
         self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
         self._make_completer = load
         self._make_stand_in = stand_in

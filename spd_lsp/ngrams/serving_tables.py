@@ -118,7 +118,9 @@ class ServingTables:
         if self.live and document.name:
             self.live.set_active(document, cursor)
         mixture = self.mixture_for(document.path, document.language)
-        learnable = (Learnable(pool, one.learnt_in, one.name) for pool, one in enumerate(self.tables) if one.learnt_in)
+        learnable = (
+            Learnable(pool, one.learnt_in, one.name) for pool, one in enumerate(self.tables) if one.learnt_in
+        )
         return Served(mixture, self.live.gone_check if self.live else None, self.revision, tuple(learnable))
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:

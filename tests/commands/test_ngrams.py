@@ -135,7 +135,9 @@ def test_use_chooses_tables_for_a_workspace_or_a_language(run, install, tmp_path
     monkeypatch.chdir(tmp_path)
     install("shop")
     install("team", roots=())
-    assert run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (learnt weight)\n"
+    assert (
+        run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (learnt weight)\n"
+    )
     output = run("ngrams", "use", "team", "--language", "python")
     assert output == "python files are also served by team (learnt weight)\n"
     lines = run("ngrams", "list").splitlines()

@@ -9,7 +9,7 @@ The rule, see `choices_for`:
 2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
    by the packages that the innermost project around it depends on, and by what is assigned to its language. The
    last of these decides the weight.
-   A weight that nobody gave is learnt: see `learnt_weights`. In the folders that a table was built from it has its own.
+   A weight that nobody gave is learnt, see `learnt_weights`; where a table was built from, it has its own.
 3. Either is joined by what was added to folders around the file; by 1, only to that folder and those in it.
 4. A domain with a fault, or without code in a language like the file's, serves nothing.
 

@@ -66,10 +66,10 @@ def observe_stream(
         p, matched = query.probabilities(contexts[at : at + _CHUNK], tokens)  # p [chunk, O, tokens]
         parts.append(Observations(p[np.arange(len(index)), :, index], matched))
         release()
-    return join_observations(parts)
+    return _join_observations(parts)
 
 
-def join_observations(parts: Sequence[Observations]) -> Observations:
+def _join_observations(parts: Sequence[Observations]) -> Observations:
     """Observations of several documents as one."""
     return Observations(
         np.concatenate([part.p for part in parts]), np.concatenate([part.matched for part in parts])
@@ -77,7 +77,7 @@ def join_observations(parts: Sequence[Observations]) -> Observations:
 
 
 def fit_order_weights(observations: Observations, base: F64 | float) -> OrderWeights:
-    """Return the weights [M, O] that make the observed tokens likeliest; base [T] is the probability beside them."""
+    """Return the weights [M, O] that make the observed tokens likeliest; base [T] is what stands beside them."""
     components = _with_base(observations, base)  # [T, 1 + O]
     longest = _longest_match(observations.matched)
     weights = _equal_weights()
@@ -163,7 +163,7 @@ def measure_perplexity(
     if positions < _MIN_POSITIONS:
         return {}
     base = 1 / table.vocab_size
-    joined = {name: join_observations(parts) for name, parts in observed.items()}
+    joined = {name: _join_observations(parts) for name, parts in observed.items()}
     return {
         name: perplexity(mix_probabilities(found, base, fit_order_weights(found, base)))
         for name, found in joined.items()

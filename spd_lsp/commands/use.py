@@ -47,8 +47,8 @@ def use(
 
     WEIGHT, above 0 and up to 1, says how far a table is believed: tables share what n-grams decide by weight, and
     what a table alone knows counts in full from 0.7 on, a tenth as much at 0.07, and so do lines copied from its
-    files. Without one it begins at 0.05, which does no harm, and is learnt from what you accept in the folder, from
-    0.02 to 0.7; `spd-lsp ngrams which` shows it, `spd-lsp ngrams compare` measures what a table brings.
+    files. Without one it begins at 0.05, and is learnt from what you accept in the folder, from 0.02 to 0.7;
+    `spd-lsp ngrams which` shows it, `spd-lsp ngrams compare` measures what a table brings.
     """
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")

@@ -91,7 +91,7 @@ class Mixture:
         if factor == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
-        other.order_weights = scale_odds(self.order_weights, factor)
+        other.order_weights = _scale_odds(self.order_weights, factor)
         other.reach = longest - 1
         return other
 
@@ -151,7 +151,7 @@ class Mixture:
 
     def _doubted_weights(self, top: npt.ArrayLike) -> F64:
         """The order weights beside a model whose likeliest token has this probability. [M, N]"""
-        return scale_odds(self.order_weights, float(doubt(top)))
+        return _scale_odds(self.order_weights, float(doubt(top)))
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
@@ -179,7 +179,7 @@ class Mixture:
         return self.query.successors(self.contexts(histories), n)
 
 
-def scale_odds(weights: F64, factor: float) -> F64:
+def _scale_odds(weights: F64, factor: float) -> F64:
     """Return order weights [..., O] with their odds against the base times `factor`, at least 0.
 
     Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.

@@ -42,7 +42,7 @@ class Evidence:
     number: int = field(default_factory=_numbers.__next__)  # by which an editor says so
 
     def learn(self) -> Iterator[Lesson | None]:
-        """Yield what is learnt of each table, if it has a say here; and None between two steps, which are short."""
+        """Yield what is learnt of each table that has a say here; None between two steps, which are short."""
         places = list(self._places())
         for table in self.tables:
             mixtures = [self.mixture.reweighted(table.pool, weight) for weight in WEIGHTS]

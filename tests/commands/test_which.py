@@ -35,7 +35,7 @@ def test_each_table_has_its_weight_and_its_reason(run, registry, shop):
     assert [line.split(maxsplit=2) for line in lines[:-1]] == [
         ["shop", "0.7", f"built from {shop}"],
         ["package@1", "0.4", f"{shop} depends on it"],
-        ["all", "0.05", f"chosen for python files; weight learnt from 0 accepted tokens here, from 0.05 on"],
+        ["all", "0.05", "chosen for python files; weight learnt from 0 accepted tokens here, from 0.05 on"],
         ["team", "0.05", f"added to {shop}; weight learnt from 0 accepted tokens here, from 0.05 on"],
     ]
     assert lines[-1].split(maxsplit=2) == ["python", "0.1", "built in: comes with starter"]

@@ -14,8 +14,8 @@ from spd_lsp.cli import main
 from tests.lsp.lsp_client import Editor, at, edit
 from tests.lsp.test_server_process import end, process
 
-TEAM = "import json\n\n\ndef load{0}(secret_path):\n    with open(secret_path) as file:\n        return json.dumps(secret_path)\n"
 SOURCE = "import json\n\n\ndef read(secret_path):\n    with open(secret_path) as file:\n        return json."
+TEAM = SOURCE.replace("read", "load{0}") + "dumps(secret_path)\n"
 LINE, COLUMN = 5, len(SOURCE.splitlines()[-1])
 
 

@@ -1,4 +1,4 @@
-"""What was accepted says how likely each weight of a table would have made it, the model and the others as they were."""
+"""What was accepted says how likely each weight of a table would have made it, all else as it was."""
 
 from __future__ import annotations
 

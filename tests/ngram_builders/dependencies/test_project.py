@@ -8,8 +8,8 @@ from pathlib import Path
 from ngram_builders.build import ignore_progress
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
 from ngram_builders.dependencies.tables import PackageTables
-from ngram_builders.registry.learnt_weights import START
 from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.learnt_weights import START
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 from tests.ngram_builders.dependencies.projects import install_python, options, write

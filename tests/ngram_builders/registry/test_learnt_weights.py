@@ -1,4 +1,4 @@
-"""A weight is learnt within bounds from what was accepted, and what was learnt is numbers that outlive a server."""
+"""A weight is learnt within bounds from what was accepted; what was learnt is numbers, and outlives a server."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Which domains serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
+"""Which tables serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
 
-In: the record of assignments, the domains, a file. Out: domains with weights. Knows no tables.
+In: the record of assignments, the tables, a file. Out: tables with weights. Opens no table.
 
 The rule, see `choices_for`:
 
 1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
    several such folders the innermost counts.
-2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
+2. Any other file is served by what was built from folders around it, innermost first, with the tables' weights,
    by the packages that the innermost project around it depends on, and by what is assigned to its language. The
    last of these decides the weight.
    A weight that nobody gave is learnt, see `learnt_weights`; where a table was built from, it has its own.
 3. Either is joined by what was added to folders around the file; by 1, only to that folder and those in it.
-4. A domain with a fault, or without code in a language like the file's, serves nothing.
+4. A table with a fault, or without code in a language like the file's, serves nothing.
 
 An assignment to a language adds and does not replace: no shared table knows as much of a repository as its own.
 """
@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ngram_builders.registry.domains import NgramTable, is_weight, read_record
 from ngram_builders.registry.learnt_weights import Learnt, LearntWeights
+from ngram_builders.registry.ngram_table import NgramTable, is_weight, read_record
 from ngram_builders.sources.language_ids import (
     DATA_LANGUAGES,
     LANGUAGE_BY_EXTENSION,
@@ -36,7 +36,7 @@ _FORMAT = 2
 _KINDS = ("workspaces", "languages", "dependencies", "additions")
 KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES])
 
-Assignment = tuple[tuple[str, float | None], ...]  # names of domains with weights; None: it is learnt
+Assignment = tuple[tuple[str, float | None], ...]  # names of tables with weights; None: it is learnt
 _Folder = TypeVar("_Folder", str, Path)
 
 
@@ -59,7 +59,7 @@ class Assignments:
         return frozenset(name for kind in kinds for assignment in kind.values() for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
-        """The same without any other domains."""
+        """The same without any other tables."""
         kept = set(names)
         return self._map(lambda name: [name] if name in kept else [])
 
@@ -73,7 +73,7 @@ class Assignments:
         return replace(self, **by_folder)
 
     def with_alias(self, name: str, alias: str) -> Assignments:
-        """The same with a second name for a domain; whichever exists serves."""
+        """The same with a second name for a table; whichever exists serves."""
         return self._map(lambda known: [known, alias] if known == name else [known])
 
     def _map(self, rename: Callable[[str], Iterable[str]]) -> Assignments:
@@ -130,16 +130,16 @@ class Choice(NamedTuple):
 
 def choices_for(
     assignments: Assignments,
-    domains: Mapping[str, NgramTable],
+    tables: Mapping[str, NgramTable],
     file: Path | None,
     language: str | None,
     learnt: LearntWeights,
 ) -> dict[str, Choice]:
-    """Return the names of the domains for a file, by the rule above; the last reason for one decides its weight.
+    """Return the names of the tables for a file, by the rule above; the last reason for one decides its weight.
 
     A file without a path has its language only.
     """
-    own = _built_around(domains, file)
+    own = _built_around(tables, file)
     choices: dict[str, Choice] = {}
 
     def choose(assignment: Assignment, folder: str | None, reason: str) -> None:
@@ -155,11 +155,11 @@ def choices_for(
         if project is not None:
             choose(assignments.dependencies[project], project, f"{project} depends on it")
         name = _assigned_language(assignments.languages, language)
-        choose(assignments.languages.get(name, ()), _root_around(domains, file), f"chosen for {name} files")
+        choose(assignments.languages.get(name, ()), _root_around(tables, file), f"chosen for {name} files")
     for folder in _added_around(assignments.additions, file, workspace):
         choose(assignments.additions[folder], folder, f"added to {folder}")
     return {
-        name: choice for name, choice in choices.items() if name in domains and _can_serve(domains[name], language)
+        name: choice for name, choice in choices.items() if name in tables and _can_serve(tables[name], language)
     }
 
 
@@ -191,17 +191,17 @@ def _innermost(folders: Iterable[_Folder], file: Path) -> _Folder | None:
     return max(around, key=lambda folder: len(Path(folder).parts), default=None)
 
 
-def _root_around(domains: Mapping[str, NgramTable], file: Path | None) -> str | None:
+def _root_around(tables: Mapping[str, NgramTable], file: Path | None) -> str | None:
     """The innermost folder around a file that a table was built from."""
-    found = file and _innermost([root for domain in domains.values() for root in domain.roots], file)
+    found = file and _innermost([root for table in tables.values() for root in table.roots], file)
     return str(found) if found else None
 
 
-def _built_around(domains: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
+def _built_around(tables: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
     """What was built from folders around a file, innermost first."""
-    roots = {name: root for name, domain in domains.items() if file and (root := _innermost(domain.roots, file))}
+    roots = {name: root for name, table in tables.items() if file and (root := _innermost(table.roots, file))}
     names = sorted(roots, key=lambda name: (-len(roots[name].parts), name))
-    return {name: Choice(domains[name].weight, f"built from {roots[name]}") for name in names}
+    return {name: Choice(tables[name].weight, f"built from {roots[name]}") for name in names}
 
 
 def _assigned_language(languages: Mapping[str, Assignment], language: str | None) -> str:
@@ -212,8 +212,8 @@ def _assigned_language(languages: Mapping[str, Assignment], language: str | None
     return next((name for name in alike if languages.get(name)), language)
 
 
-def _can_serve(domain: NgramTable, language: str | None) -> bool:
-    """Whether a domain has no fault, and code in a language like this one."""
-    if domain.fault is not None:
+def _can_serve(table: NgramTable, language: str | None) -> bool:
+    """Whether a table has no fault, and code in a language like this one."""
+    if table.fault is not None:
         return False
-    return language is None or not domain.languages or not related_languages(language).isdisjoint(domain.languages)
+    return language is None or not table.languages or not related_languages(language).isdisjoint(table.languages)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ngram_builders.registry.domains import PARSE_ERRORS, read_record, write_record
 from ngram_builders.registry.locks import hold_lock
+from ngram_builders.registry.ngram_table import PARSE_ERRORS, read_record, write_record
 
 START = 0.05  # of a table that was built from other code: what an unrelated one cannot harm with
 WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)  # that are compared: no other is learnt than one between them

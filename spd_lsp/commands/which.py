@@ -59,7 +59,7 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         {
             "table": one.name,
             "weight": one.weight,
-            **(_why(choices[one.name]) if one.domain else {"reason": f"built in: comes with {model}"}),
+            **(_why(choices[one.name]) if one.table else {"reason": f"built in: comes with {model}"}),
             **({} if history is None else _likeliest(one, history, tokens)),
         }
         for one in serving.tables

@@ -27,7 +27,7 @@ def shop(tmp_path, registry):
 
 
 def serving(registry, folder):
-    return dict(names(registry.domains_for(folder / "x.py", "python")))
+    return dict(names(registry.tables_for(folder / "x.py", "python")))
 
 
 def test_added_tables_serve_beside_the_folders_own(run, registry, shop):

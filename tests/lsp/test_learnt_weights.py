@@ -37,7 +37,7 @@ def shop(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     for number in range(3):
         (tmp_path / "team" / f"{number}.py").write_text(TEAM.format(number), encoding="utf-8")
-    spd_lsp(tmp_path / "data", "build-ngrams", tmp_path / "team", "--domain", "team")
+    spd_lsp(tmp_path / "data", "build-ngrams", tmp_path / "team", "--name", "team")
     return tmp_path / "shop"
 
 

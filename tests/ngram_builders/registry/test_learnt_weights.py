@@ -47,8 +47,8 @@ def test_each_folder_has_its_own_weight_of_a_table_and_a_given_one_stays(registr
     other = repo.with_name("other")
     for name in ("own", "team", "fixed"):
         add_learnt_weight(registry.folder, str(repo), name, lesson(9.0))
-    assert names(registry.domains_for(repo / "a.py", "python")) == [("own", 0.7), ("team", 0.7), ("fixed", 0.3)]
-    assert names(registry.domains_for(other / "a.py", "python")) == [("team", START)]
+    assert names(registry.tables_for(repo / "a.py", "python")) == [("own", 0.7), ("team", 0.7), ("fixed", 0.3)]
+    assert names(registry.tables_for(other / "a.py", "python")) == [("team", START)]
     choices = registry.choices_for(repo / "a.py", "python")
     assert (choices["team"].learnt_in, choices["team"].tokens) == (str(repo), 10)
     assert choices["own"].learnt_in is choices["fixed"].learnt_in is None
@@ -59,7 +59,7 @@ def test_a_table_chosen_for_the_folder_that_it_was_built_from_has_its_own_weight
 ) -> None:
     registry.install("own", writer(5), roots=[repo])
     registry.assign_workspace(repo, [("own", None)])
-    assert names(registry.domains_for(repo / "a.py", "python")) == [("own", 0.7)]
+    assert names(registry.tables_for(repo / "a.py", "python")) == [("own", 0.7)]
 
 
 def test_for_a_language_it_is_learnt_by_the_folders_that_have_tables(registry: Registry, repo: Path) -> None:

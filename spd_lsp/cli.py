@@ -30,8 +30,8 @@ from spd_lsp.commands.which import which
 from spd_lsp.commands.why import why
 from spd_lsp.evaluation.commands import evaluate
 from spd_lsp.extras import remedy_for
+from spd_lsp.output.terminal import guard_output
 from spd_lsp.settings import Settings, expand_home
-from spd_lsp.terminal import guard_output
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 

@@ -206,7 +206,7 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
     if (most := (1 << hash_bits(plan.token_space.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
         raise UserError(
-            f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart; build several tables"
+            f"{about}; one table can tell the contexts of {most / 1e9:,.0f} billion apart; build several tables"
         )
     folder = next(one for one in (work, *work.parents) if one.exists())
     free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN

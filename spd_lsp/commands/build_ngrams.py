@@ -17,7 +17,7 @@ from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_bytes, format_count, progress
+from spd_lsp.output.progress import ReportProgress, format_bytes, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

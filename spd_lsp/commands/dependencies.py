@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_count
+from spd_lsp.output.progress import ReportProgress, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from spd_lsp.commands.dependencies import count_dependencies
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.lsp.indexing.build_process import BuildTask
 from spd_lsp.ngrams.background_process import end_with_input
-from spd_lsp.progress import format_bytes, format_count
+from spd_lsp.output.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
 _MAX_FILES = 10_000

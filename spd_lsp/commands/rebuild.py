@@ -15,7 +15,7 @@ from spd_lsp.commands.ngram_listing import missing_sources
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
-from spd_lsp.progress import progress
+from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -170,8 +170,8 @@ def _recorded_options(table: NgramTable) -> dict[str, Any]:
 def _check_sources(table: NgramTable) -> None:
     if "package" in table.recipe:
         raise UserError(
-            f"it is of the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, and then "
-            "build-ngrams PROJECT --dependencies for a project that depends on it"
+            f"it belongs to the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, "
+            "and then build-ngrams PROJECT --dependencies for a project that depends on it"
         )
     if not _has_sources(table):
         raise UserError(

@@ -12,7 +12,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.commands.ngram_listing import details, megabytes
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.progress import format_count
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def use(
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")
     if add + drop + replace > 1:
-        raise UserError("--add, --drop and --replace exclude each other; choose one")
+        raise UserError("--add, --drop and --replace cannot be combined; choose one")
     if (add or drop) and not names:
         raise UserError(f"name the tables to {'add' if add else 'drop'}")
     registry = open_registry(settings)

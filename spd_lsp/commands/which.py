@@ -15,8 +15,8 @@ from spd_lsp.commands.complete import read_position
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_count
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

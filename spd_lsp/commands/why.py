@@ -12,8 +12,8 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.ngrams import help_example, open_registry
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_count
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

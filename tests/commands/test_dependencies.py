@@ -49,7 +49,7 @@ def test_a_package_s_table_is_rebuilt_from_its_project_only(project: Path, run: 
     assert "nothing to rebuild" in run("ngrams", "rebuild", "--all")
     (table,) = Registry(tmp_path / "data").tables()
     told = run("ngrams", "rebuild", table.name, status=1)
-    assert f"it is of the package pypi:till@1.0; run: spd-lsp ngrams remove {table.name}" in told
+    assert f"it belongs to the package pypi:till@1.0; run: spd-lsp ngrams remove {table.name}" in told
     table = table.path
     data = table.read_bytes()
     table.write_bytes(data[:-64])

@@ -115,9 +115,7 @@ def test_scans_and_rebuilds_wait_for_git(live: LiveIndex, files: list[Path]):
     assert live.tables.outdated() and str(files[0].parent / "new.py") in counted(live)
 
 
-def test_what_is_imported_is_counted_though_other_files_have_filled_their_room(
-    live: LiveIndex, files: list[Path]
-):
+def test_what_is_imported_is_counted_though_other_files_have_filled_their_room(live: LiveIndex, files: list[Path]):
     """As where git takes longer to change files than a scan to count them."""
     sync = live.synced["mine"]
     sync.ledger.overlay.max_ngrams = 1_000

@@ -46,9 +46,9 @@ from spd_lsp.lsp.indexing.eligibility import (
 )
 from spd_lsp.lsp.protocol import WorkDoneProgress
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.printable import printable
-from spd_lsp.progress import format_count
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.printable import printable
+from spd_lsp.output.progress import format_count
+from spd_lsp.output.safe_logging import safe_traceback
 from spd_lsp.settings import Settings
 
 _INDEX_COMMAND = "spd-lsp.indexFolder"

@@ -14,8 +14,8 @@ import pytest
 from ngram_builders.registry.origin import Origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
-from spd_lsp.printable import HIDDEN_CHARACTERS, printable
-from spd_lsp.terminal import console
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
+from spd_lsp.output.terminal import console
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 from tests.ngram_builders.small_tables import writer

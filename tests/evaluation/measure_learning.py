@@ -2,10 +2,11 @@
 
     python -m tests.evaluation.measure_learning FOLDER TABLE_FOLDER... --places 40
 
-In: a folder, and others from which a table is built. The folder's lines are completed one after the other, with the
-n-grams of its other files, the open file and the built-in table. A place counts as accepted, and is learnt from, if
-what was written is among the three completions with the table at its learnt weight. Out: a line of JSON with EM@1
-and EM@3 without the table, with it at 0.7, and at the weight learnt so far, and that weight after every ten places.
+In: a folder, and others from which a table is built. The folder's lines are completed one after the other, with
+the n-grams of its other files, the open file and the built-in table. A place counts as accepted, and is learnt
+from, if what was written is among the three completions with the table at its learnt weight. Out: a line of
+JSON with EM@1 and EM@3 without the table, with it at 0.7, and at the weight learnt so far, and that weight
+after every ten places.
 """
 
 from __future__ import annotations

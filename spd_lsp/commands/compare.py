@@ -33,7 +33,7 @@ _WEIGHTS = (0.05, 0.3, 1.0)
     help="Folder whose lines are completed.",
 )
 @click.option(
-    "--places", type=click.IntRange(min=1), default=60, show_default=True, help="Number of places, at most."
+    "--places", type=click.IntRange(min=1), default=40, show_default=True, help="Number of places, at most."
 )
 @model_options
 @click.pass_obj
@@ -41,7 +41,7 @@ def compare(settings: Settings, names: Sequence[str], folder: Path, places: int,
     """Measure what tables bring and what they harm.
 
     Lines of the folder's files are completed from places within them: first with the n-grams of the folder's other
-    files, of the open file and the built-in table, then with each NAME added. Sixty places take about a minute,
+    files, of the open file and the built-in table, then with each NAME added. Forty places take about a minute,
     and do not resolve differences of a few points; those that are better and worse say more.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer

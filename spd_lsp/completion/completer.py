@@ -30,6 +30,7 @@ from spd_lsp.models.base import Engine
 from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
@@ -103,6 +104,8 @@ class Completer:
             return CompletionResult([], reason=reason, index_revision=served.revision)
 
         mixture = adjusted(served.mixture, self.settings)
+        if mixture and served.learnable:
+            mixture = mixture.watching()
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
         so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
@@ -125,6 +128,11 @@ class Completer:
         if begins_block:
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
+        if mixture and served.learnable:
+            evidence = partial(Evidence, mixture, served.learnable, watched.history)
+            completions = [
+                replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions
+            ]
         return CompletionResult(
             completions,
             limit=self.settings.drafts,

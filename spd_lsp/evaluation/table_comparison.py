@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.completion.completer import CompletionModel
 from spd_lsp.evaluation.commands import open_quality_run
 from spd_lsp.evaluation.quality.arms import FULL, Arm
 from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable
 from spd_lsp.evaluation.quality.metrics import keystrokes_saved
 from spd_lsp.evaluation.quality.store import Record
+from spd_lsp.models.base import Engine
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.output.progress import ReportProgress, format_count
 
@@ -86,7 +86,7 @@ class TableComparison:
 class _SharedReads:
     """A model that reads no draft of a prompt twice: with most tables and weights, most drafts are the same."""
 
-    def __init__(self, model: CompletionModel) -> None:
+    def __init__(self, model: Engine) -> None:
         self.model = model
         self.prompt: Sequence[int] = ()
         self.logits: Floats = np.empty(0)
@@ -113,7 +113,7 @@ def compare_tables(
 ) -> TableComparison:
     """Complete at places in a folder without tables and with each; raise UserError if there is no code."""
     run = open_quality_run([folder], options, report, lambda text: None, may_leak=True)
-    run.runner.model = cast(CompletionModel, _SharedReads(run.runner.model))
+    run.runner.model = cast(Engine, _SharedReads(run.runner.model))
     decoder = run.runner.completer.settings.decoder
     arms = [Arm(label, decoder, label, {}) for label in (FULL, *(table.label for table in added))]
     examples = run.primary_examples(places)

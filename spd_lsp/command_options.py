@@ -34,7 +34,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         metavar="M",
         help="`starter`, a folder such as ./mine, a GGUF file, what `spd-lsp models` lists, a Hugging Face id, "
-        "which is downloaded once, or `none`: n-grams alone.",
+        "which is downloaded once, a model server's http://HOST:PORT, or `none`: n-grams alone.",
     )
     return model(device(command))
 

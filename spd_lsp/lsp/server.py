@@ -148,7 +148,8 @@ class SpdServer(LanguageServer):
         self.status.seconds = result.seconds or self.status.seconds
         self.usage.offers.append((request.language, result))
         self.save_usage_soon()
-        for problem in result.problems:
+        instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
+        for problem in (*instead, *result.problems):
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
 

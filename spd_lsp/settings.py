@@ -12,7 +12,7 @@ from typing import Any
 
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
-SERVER_ADDRESS = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?(?:#\S+)?")  # without a name or password in it
+_SERVER_ADDRESS = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?(?:#\S+)?")  # without a name or password in it
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 NO_MODEL = "none"  # n-grams, copies and names alone
@@ -244,7 +244,7 @@ def is_path(name: str) -> bool:
 
 def is_server(name: str) -> bool:
     """Whether a name is the address of a model server."""
-    return SERVER_ADDRESS.fullmatch(name) is not None
+    return _SERVER_ADDRESS.fullmatch(name) is not None
 
 
 def is_gguf(name: str) -> bool:

@@ -35,7 +35,7 @@ def server_drafts(
 ) -> DecodingResult | None:
     """The best drafts; None if the server does not answer, or the cursor's line in the document holds a secret."""
     context = texts.context
-    if (sent := without_secrets(context, source)) is None:
+    if (sent := _without_secrets(context, source)) is None:
         return None
     before, after = _laid_out(*sent, settings.fill_format)
     stop = ("\n",) if find_end("\n", context) is not None else ()
@@ -46,7 +46,7 @@ def server_drafts(
     return decoder_for(said, settings)(said, request, settings, check)
 
 
-def without_secrets(context: Context, source: str) -> tuple[str, str] | None:
+def _without_secrets(context: Context, source: str) -> tuple[str, str] | None:
     """What a model reads before and behind the cursor, secrets' lines left blank; None if the cursor's is one."""
     lines = source.split("\n")
     masked = mask(source).split("\n")
@@ -107,9 +107,9 @@ class _SaidModel(NoModel):
                 following = ids[len(draft)]
                 told[following] = max(told.get(following, 0.0), probabilities[len(draft)])
         if not told:
-            return self.logits.copy()
+            return np.array(self.logits)
         possible = self.allowed if self.allowed is not None and not draft else slice(None)
         p = np.full(len(self.logits), 1e-30)
         p[possible] = max(1e-6, 1 - sum(told.values())) / len(p[possible])
         p[list(told)] = list(told.values())
-        return np.log(p)
+        return np.asarray(np.log(p))

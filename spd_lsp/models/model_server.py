@@ -25,7 +25,7 @@ from ngram_builders.errors import UserError
 
 KEY_VARIABLE, _KEY_FILE = "SPD_LSP_MODEL_KEY", "model-key"
 _CONNECT_SECONDS = 1.0
-ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
+_ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds until a server that failed is asked again
 _POLL_SECONDS = 0.02  # between two looks whether somebody still waits
 _MAX_ANSWER = 4 << 20  # bytes
@@ -103,12 +103,12 @@ class ModelServer:
         """
         if self.problem and self._clock() < self._next_try:
             return []
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + _ANSWER_SECONDS
 
         def check_time() -> None:
             check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer within {ANSWER_SECONDS:.0f} s")
+                raise TimeoutError(f"no answer within {_ANSWER_SECONDS:.0f} s")
 
         try:
             written = self._write(question, check_time)

@@ -17,8 +17,6 @@ from spd_lsp.settings import Settings
 from tests.models.model_servers import told_server
 from tests.planted import lines, private_key
 
-REPEATED = "warehouse.reserve_pallets(order)\n" * 6 + "def later():\n    warehouse."
-
 
 def token(text: str, logprob: float, *others: tuple[str, float]) -> dict[str, Any]:
     """As llama.cpp writes it."""
@@ -84,10 +82,11 @@ def test_a_word_that_is_begun_need_not_be_written_again(told: Told):
     assert texts(complete(told.completer, "def later():\n    warehouse.cl"))[0] == "ose_gates()"
 
 
-def test_what_stands_often_in_open_files_is_offered_before_it(told: Told):
-    offered = texts(complete(told.completer, REPEATED))
-    assert offered[0] == "reserve_pallets(order)"
-    assert "close_gates()" in offered
+def test_the_local_tables_rank_its_texts_and_add_their_own(told: Told):
+    opened = "warehouse.open_gates()\n" * 6 + "def later():\n    warehouse."
+    assert texts(complete(told.completer, opened))[:2] == ["open_gates()", "close_gates()"]
+    offered = texts(complete(told.completer, opened.replace("open_gates()", "reserve_pallets(order)")))
+    assert {"close_gates()", "reserve_pallets(order)"} <= set(offered)
 
 
 def test_where_it_does_not_answer_the_bundled_model_does_and_says_so(told: Told, tmp_path: Path):

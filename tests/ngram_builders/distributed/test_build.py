@@ -313,7 +313,8 @@ case "$*" in *afterok*) ;; *) rm -f "$0.failed";; esac
 [ -e "$0.failed" ] && echo "Submitted batch job $$" && exit
 last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$file")
 for task in $(seq 0 "$last"); do
-  SLURM_ARRAY_TASK_ID=$task SLURM_NODELIST=here SLURM_JOB_ID=$$ bash "$file" > "$0.$$.out" 2>&1 || touch "$0.failed"
+  export SLURM_ARRAY_TASK_ID=$task SLURM_NODELIST=here SLURM_JOB_ID=$$
+  bash "$file" > "$0.$$.out" 2>&1 || touch "$0.failed"
 done
 echo "Submitted batch job $$"
 """

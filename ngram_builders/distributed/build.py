@@ -77,12 +77,14 @@ def build(
     selection: Selection = EVERYTHING,
     model: str = "",
     report: ReportProgress = lambda stage, done, total: None,
+    say: Callable[[str], None] = lambda text: None,
     cluster: Cluster | None = None,
 ) -> BuildSummary:
     """Count folders and corpus files, and install the table: byte for byte the one of the local build.
 
     make_encode is called once in each task that encodes, and is found there by its name: a function of a module,
-    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names.
+    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names. `say` is
+    told before the work how much the shared folder will hold.
     """
     started = time.perf_counter()
     share_memory(memory)
@@ -114,7 +116,7 @@ def build(
     )
     with registry.lock_for_build(name) as home:
         work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
-        _check_limits(size, plan, work)
+        say(_check_limits(size, plan, work))
         write_plan(work, plan, split_into_shards(inputs, plan.shards))
         run_stages(work, plan, cluster, make_encode, report, memory)
         counts = read_stage_results(work, "counts")
@@ -204,8 +206,8 @@ def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str
     return paths
 
 
-def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
-    """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
+def _check_limits(text_bytes: int, plan: Plan, work: Path) -> str:
+    """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder; else say what it will hold."""
     tokens = text_bytes / BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
     if (most := (1 << hash_bits(plan.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
@@ -219,6 +221,8 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
             f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "
             "free some space, or name another --shared-folder"
         )
+    room = f"up to {needed / 1e9:,.1f} GB of the {free / 1e9:,.0f} GB free in {folder}"
+    return f"{about}; its counts take {room}, in {sum(plan.stages.values()):,} tasks"
 
 
 def _link_tables(tables: Sequence[Path], path: Path) -> TableSummary:

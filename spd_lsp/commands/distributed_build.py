@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import LocalPath
+from spd_lsp.command_options import LocalPath, print_status
 from spd_lsp.extras import install_command
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ def count_in_tasks(
         folder=where["shared_folder"],
         sbatch=dict(map(_parse_option, where["slurm"])),
     )
-    return build(repos, domain, partial(_make_encoder, model), model=model, cluster=cluster, **options)
+    return build(
+        repos, domain, partial(_make_encoder, model), model=model, cluster=cluster, say=print_status, **options
+    )
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:

@@ -248,15 +248,16 @@ def test_other_inputs_or_options_have_another_folder() -> None:
 
 
 def test_what_fits_nowhere_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(text_bytes: int, folder: Path) -> None:
-        distributed._check_limits(text_bytes, replace(PLAN, **distributed.cut(text_bytes, 10**6)), folder)
+    def check(text_bytes: int, folder: Path) -> str:
+        return distributed._check_limits(text_bytes, replace(PLAN, **distributed.cut(text_bytes, 10**6)), folder)
 
     with pytest.raises(UserError, match=r"10,000\.0 GB of text, 2,777\.8 billion tokens; .* 550 billion apart"):
         check(10**13, tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
     with pytest.raises(UserError, match=r"take about 56 GB; .* has 1 GB free: free some space, or name another"):
         check(4 * 10**9, tmp_path / "not" / "there")
-    check(8 * 10**7, tmp_path)
+    said = check(8 * 10**7, tmp_path)
+    assert "0.1 GB of text" in said and f"take up to 1.1 GB of the 1 GB free in {tmp_path}, in " in said
 
 
 def test_shards_have_similar_sizes_and_keep_the_order() -> None:

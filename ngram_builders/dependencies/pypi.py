@@ -98,7 +98,7 @@ def _imported_modules(project: Path) -> set[str]:
 
 def _imports(text: str) -> set[str]:
     """What a text imports, modules or names in them. Example: `from a.b import c as d` -> a.b, a.b.c."""
-    found = set()
+    found: set[str] = set()
     for module, names, modules in _IMPORT.findall(text):
         listed = re.sub(r"#[^\n]*", "", names or modules).split(",")
         several = [match.group() for name in listed if (match := _MODULE.search(name))]

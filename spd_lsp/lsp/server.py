@@ -72,6 +72,7 @@ class SpdServer(LanguageServer):
         self.next_edits = NextEdits()
         self.client = ItemCapabilities()
         self.usage = Usage()
+        self.on_answer: Callable[[CompletionResult, int], None] = lambda result, completions: None
         self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
         self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
@@ -147,6 +148,7 @@ class SpdServer(LanguageServer):
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
         self.usage.offers.append((request.language, result))
+        self.on_answer(result, len(result.completions))
         self.save_usage_soon()
         instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
         for problem in (*instead, *result.problems):

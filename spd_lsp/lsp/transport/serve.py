@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 3.0  # between two looks whether the editor still runs
+_HEALTHY_SECONDS = 2.0  # within which the event loop answers
 _MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait forever, as for a file on a lost network disk
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
@@ -109,18 +110,14 @@ class SharedModel:
 
 
 def serve_many(
-    path: Path,
-    make_server: Callable[[], SpdServer],
-    announce: Callable[[], None] = lambda: None,
-    *,
-    max_sessions: int = 64,
-    verbose: int = 0,
+    path: Path, sessions: Sessions, announce: Callable[[], None] = lambda: None, *, verbose: int = 0
 ) -> None:
     """Serve every editor that connects to a socket with a server of its own, until the process is ended."""
     _set_up_process(verbose)
 
     async def serve() -> None:
-        async with await listen(path, Sessions(make_server, max_sessions).serve) as listener:
+        async with await listen(path, sessions.serve) as listener:
+            sessions.loop = asyncio.get_running_loop()
             announce()
             await listener.serve_forever()
 
@@ -130,10 +127,18 @@ def serve_many(
 class Sessions:
     """The editors that share a server, and no more of them than allowed."""
 
-    def __init__(self, make_server: Callable[[], SpdServer], max_sessions: int) -> None:
+    def __init__(self, make_server: Callable[[], SpdServer], max_sessions: int = 64) -> None:
         self.make_server = make_server
         self.max_sessions = max_sessions
         self.open = 0
+        self.loop: asyncio.AbstractEventLoop | None = None  # once they are served
+
+    def are_answered(self) -> bool:
+        """Whether the event loop does what it is asked to. Called by other threads."""
+        done = threading.Event()
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(done.set)
+        return done.wait(_HEALTHY_SECONDS)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a new connection, if it is the user's own."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
+from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
 from tests.lsp.lsp_client import Editor, at
 from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
@@ -89,7 +93,7 @@ class Endless:
             time.sleep(0.001)
 
 make = lambda: features.create_server(lambda settings, report: Endless())
-serve.serve_many(Path(sys.argv[1]), make)
+serve.serve_many(Path(sys.argv[1]), serve.Sessions(make))
 """
 
 
@@ -155,6 +159,42 @@ async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_
 
 
 @pytest.mark.slow
+def get(url: str, **headers: str) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+async def test_metrics_and_health_are_served_beside_the_socket_without_a_word_of_code(tmp_path: Path):
+    with run_listener(tmp_path, "--metrics", "127.0.0.1:0") as server:
+        address = server.wait_for_log("metrics at").split()[-1]
+        health = address.replace("/metrics", "/health")
+        async with editor_at(server) as editor:
+            editor.open("import argparse\nsecret_name = argparse.")
+            assert await editor.request(COMPLETION, at(1, 23))
+            status, text = get(address)
+        counts = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
+        assert status == 200 and "secret_name" not in text
+        assert (counts["spd_lsp_sessions"], counts["spd_lsp_answers_total"]) == ("1", "1.0")
+        assert float(counts["spd_lsp_forward_passes_total"]) > 0
+        assert float(counts["spd_lsp_resident_bytes"]) > 10_000_000 or sys.platform != "linux"
+        assert get(health) == (200, '{"status": "ok"}\n')
+        assert get(health, Origin="https://example.org")[0] == get(health, Host="example.org")[0] == 403
+        assert get(health.replace("/health", "/other"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "options", [("--stdio", "--metrics", "127.0.0.1:0"), ("--socket", "s", "--metrics", "0.0.0.0:0")]
+)
+def test_metrics_are_for_this_machine_and_belong_to_a_socket(options: tuple[str, ...]):
+    refused = CliRunner().invoke(main, ["serve", *options])
+    assert refused.exit_code == 1 and ("--socket" in refused.stderr or "other machines" in refused.stderr)
+
+
 def test_a_model_is_opened_once_and_again_only_after_a_failure():
     from spd_lsp.models.torch.engine import TransformersEngine
 

@@ -193,7 +193,7 @@ class Killed(StageRunner):
     """Ends its process at the first task of each stage, as if the machine had lost it."""
 
     def __call__(self, data: object, rank: int, world_size: int) -> None:
-        first = self.work / f"{self.stage}.killed"
+        first = Path(os.environ["KILLED"]) / self.stage
         if rank == 0 and not first.exists():
             first.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -208,22 +208,22 @@ def test_what_a_killed_worker_did_not_finish_is_given_to_others(
     """One of three workers, in every stage. In a process of its own: pytest's warnings stop Ray's threads."""
     if executor == "ray":
         pytest.importorskip("ray", reason="needs Ray: pip install ray")
-    shared = tmp_path / "shared"
+    killed = tmp_path / "killed"
+    killed.mkdir()
     program = f"""
 from pathlib import Path
 from ngram_builders.distributed import build, executors, slurm
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.distributed.test_build import Killed, run
 build.MIN_SHARDS, executors.StageRunner, slurm.POLL_SECONDS = 3, Killed, 0.01
-build.shutil.rmtree = lambda *arguments, **options: None
 run(Registry(Path({str(registry.folder)!r})), Path({str(sources)!r}), executor={executor!r}, workers=3,
-    folder=Path({str(shared)!r}))
+    folder=Path({str(tmp_path / "shared")!r}))
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
-    environment |= {"RAY_USAGE_STATS_ENABLED": "0"}
+    environment |= {"RAY_USAGE_STATS_ENABLED": "0", "KILLED": str(killed)}
     environment.pop("RAY_ADDRESS", None)
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True, timeout=400)
-    assert len(list(shared.glob("*/*.killed"))) == 5, "a worker was killed in every stage"
+    assert len(list(killed.iterdir())) == 5, "a worker was killed in every stage"
     assert registry.find("there").path.read_bytes() == here(registry, sources).path.read_bytes()
 
 

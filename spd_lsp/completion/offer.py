@@ -31,7 +31,7 @@ from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.ngrams.file_sync import NAME
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.printable import HIDDEN_CHARACTERS
+from spd_lsp.output.printable import HIDDEN_CHARACTERS
 from spd_lsp.settings import Settings
 
 SECRET_REASON = "every draft held what looks like a secret"

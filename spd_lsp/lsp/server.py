@@ -35,8 +35,8 @@ from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Usage, add_counts
-from spd_lsp.printable import printable
-from spd_lsp.safe_logging import safe_traceback, user_message
+from spd_lsp.output.printable import printable
+from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

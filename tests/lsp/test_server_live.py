@@ -151,9 +151,7 @@ def data(tmp_path: Path, repository: Path) -> Path:
         [repository],
         "mine",
         tokens.encode_batch,
-        end_of_text=tokens.end_of_text,
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
+        token_space=tokens.space,
         registry=Registry(tmp_path / "data"),
     )
     return tmp_path / "data"

@@ -45,7 +45,13 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_in_tasks(
-    repos: Sequence[Path], name: str | None, model: str, *, fresh: bool, where: dict[str, Any], **options: Any
+    repos: Sequence[Path | str],
+    name: str | None,
+    model: str,
+    *,
+    fresh: bool,
+    where: dict[str, Any],
+    **options: Any,
 ) -> BuildSummary:
     """Build in tasks. Nothing of earlier builds is reused, so every build is a fresh one."""
     try:

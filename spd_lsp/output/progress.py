@@ -14,7 +14,7 @@ from spd_lsp.output.terminal import console
 ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 
 SHOW_AFTER = 1.0  # seconds
-LOG_EVERY = 30.0  # likewise, where there is no terminal
+_LOG_EVERY = 30.0  # likewise, where there is no terminal
 
 
 @contextmanager
@@ -53,7 +53,7 @@ class _Log:
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}  # when a stage was first heard of, and how far it was
-        self._next = time.monotonic() + LOG_EVERY
+        self._next = time.monotonic() + _LOG_EVERY
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Write a line, unless the last one was just written."""
@@ -61,7 +61,7 @@ class _Log:
         began, before = self._began.setdefault(stage, (now, done))
         if now < self._next or not total:
             return
-        self._next = now + LOG_EVERY
+        self._next = now + _LOG_EVERY
         text = f"{printable(stage)}: {_amount(stage, done, total)}"
         if done > before:
             end = time.localtime(time.time() + (now - began) * (total - done) / (done - before))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import click
@@ -82,12 +82,14 @@ def _serve_socket(
     settings: Settings, path: Path, sessions: int, metrics: str | None, announcement: str, verbose: int
 ) -> None:
     """Serve editors, which share the model and are counted together."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.http.metrics import Metrics, resident_bytes, serve_metrics
     from spd_lsp.lsp.features import create_server
     from spd_lsp.lsp.server import SpdServer
     from spd_lsp.lsp.transport.serve import Sessions, SharedModel, serve_many
 
-    load = partial(load_completer, open_model=SharedModel(open_model).seat)
+    shared = SharedModel(open_model)
+    load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))
     counted = Metrics()
 
     def make_server() -> SpdServer:
@@ -95,7 +97,7 @@ def _serve_socket(
         server.on_answer = counted.note_answer
         return server
 
-    editors = Sessions(make_server, sessions)
+    editors = Sessions(make_server, sessions, shared.release_memory)
     counted.gauges |= {"spd_lsp_sessions": lambda: editors.open, "spd_lsp_resident_bytes": resident_bytes}
     if metrics is not None:
         announcement += f"\nmetrics at {serve_metrics(metrics, counted, editors.are_answered)}/metrics"

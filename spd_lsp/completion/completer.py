@@ -210,9 +210,14 @@ class Completer:
     def _drafts(
         self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
     ) -> DecodingResult:
-        """The drafts of the server, if there is one and it answers, or else of the model."""
+        """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
         told = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
-        return told or self._decode(self.model, request, self.settings, check)
+        if told:
+            return told
+        try:
+            return self._decode(self.model, request, self.settings, check)
+        finally:
+            self.model.crop(len(request.prompt))
 
     def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
         """The names of what the n-grams for a file come from."""

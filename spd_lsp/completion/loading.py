@@ -36,8 +36,9 @@ def load_completer(
     *,
     ngrams: bool = True,
     open_model: Callable[..., Any] = open_model,
+    open_tokens: Callable[[Path, str], ModelTokenizer] | None = None,
 ) -> Completer:
-    """Make a completer from its parts."""
+    """Make a completer from its parts; several may share a model and its tokenizer."""
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
@@ -54,7 +55,7 @@ def load_completer(
     server = _open_server(settings.model, registry.folder, report)
     folder = locate(settings.model, report)
     fill_format = "auto" if server else settings.fill_format
-    tokens = ModelTokenizer(folder, fill_format)  # checked before torch is imported
+    tokens = (open_tokens or ModelTokenizer)(folder, fill_format)  # checked before torch is imported
     check_not_for_edits(settings.model, tokens.is_special)
     check_vocabulary(tokens, vocabulary(folder), folder)
     PARSER_POOL.start()

@@ -6,6 +6,7 @@ Sessions at a socket share the model.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import logging
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +110,11 @@ class SharedModel:
                 self._scheduler = BatchScheduler(self._open_model(folder, device, report))
             return self._scheduler.new_engine()
 
+    def release_memory(self) -> None:
+        """Give back what sessions that have ended needed."""
+        if self._scheduler is not None:
+            self._scheduler.engine.release_memory()
+
 
 def serve_many(
     path: Path, sessions: Sessions, announce: Callable[[], None] = lambda: None, *, verbose: int = 0
@@ -127,8 +134,16 @@ def serve_many(
 class Sessions:
     """The editors that share a server, and no more of them than allowed."""
 
-    def __init__(self, make_server: Callable[[], SpdServer], max_sessions: int = 64) -> None:
+    def __init__(
+        self,
+        make_server: Callable[[], SpdServer],
+        max_sessions: int = 64,
+        release_memory: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`release_memory` is called in a thread of its own once what a session held is gone."""
         self.make_server = make_server
+        self.release_memory = release_memory
+        self.collecting: asyncio.TimerHandle | None = None  # once for all sessions that end at the same time
         self.max_sessions = max_sessions
         self.open = 0
         self.loop: asyncio.AbstractEventLoop | None = None  # once they are served
@@ -156,12 +171,21 @@ class Sessions:
                 await session(self.make_server(), reader, out)
             finally:
                 self.open -= 1
-                asyncio.get_running_loop().call_later(_COLLECT_DELAY, self._collect_garbage)
+                if self.collecting is not None:
+                    self.collecting.cancel()
+                loop = asyncio.get_running_loop()
+                self.collecting = loop.call_later(_COLLECT_DELAY, self._give_back)
 
-    def _collect_garbage(self) -> None:
-        """Free the reference cycles of ended sessions while nobody waits."""
-        if not self.open:
-            gc.collect()
+    def _give_back(self) -> None:
+        """Free the reference cycles of ended sessions, and have the system get their memory."""
+        gc.collect()
+        threading.Thread(target=self._release, daemon=True).start()
+
+    def _release(self) -> None:
+        self.release_memory()
+        if sys.platform == "linux":
+            with suppress(AttributeError):  # of other C libraries than GNU's
+                ctypes.CDLL(None).malloc_trim(0)
 
 
 def _too_many_editors(max_sessions: int) -> bytes:

@@ -44,6 +44,10 @@ class LlamaEngine(Engine):
         """As in `Engine`."""
         return SequenceCache(self.context)
 
+    def release_memory(self) -> None:
+        """As in `Engine`."""
+        self.context.shrink()
+
     def read_chunk(self, ids: Sequence[int], cache: SequenceCache, check: Callable[[], None]) -> Floats:
         """As in `Engine`. A pass is stopped when `check` raises; one of a few tokens is over sooner."""
         if len(ids) < MIN_CHUNK:

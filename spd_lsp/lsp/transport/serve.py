@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 3.0  # between two looks whether the editor still runs
+_ARENAS = -8  # M_ARENA_MAX of mallopt(3)
+_LARGE = -3  # M_MMAP_THRESHOLD
 _HEALTHY_SECONDS = 2.0  # within which the event loop answers
 _MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait forever, as for a file on a lost network disk
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
@@ -121,6 +123,7 @@ def serve_many(
 ) -> None:
     """Serve every editor that connects to a socket with a server of its own, until the process is ended."""
     _set_up_process(verbose)
+    _return_memory_soon()
 
     async def serve() -> None:
         async with await listen(path, sessions.serve) as listener:
@@ -129,6 +132,15 @@ def serve_many(
             await listener.serve_forever()
 
     asyncio.run(serve())
+
+
+def _return_memory_soon() -> None:
+    """Have the sessions' many threads allocate from few heaps, and large arrays be returned to the system."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # of other C libraries than GNU's
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_ARENAS, 2)
+            mallopt(_LARGE, 256 << 10)
 
 
 class Sessions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import urllib.error
 import urllib.request
@@ -185,6 +186,44 @@ async def test_metrics_and_health_are_served_beside_the_socket_without_a_word_of
         assert get(health) == (200, '{"status": "ok"}\n')
         assert get(health, Origin="https://example.org")[0] == get(health, Host="example.org")[0] == 403
         assert get(health.replace("/health", "/other"))[0] == 404
+
+
+MODULE = "".join(
+    f"def compute_{n}(values):\n    return [value + {n} for value in values]\n\n\n" for n in range(60)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system tells no memory of its own")
+async def test_an_editor_costs_little_memory_which_is_given_back_when_it_leaves(tmp_path: Path):
+    """The bound that SECURITY.md and the guide state, with the model of the tests, whose cache is smaller."""
+    with run_listener(tmp_path) as server:
+        used = {}
+        async with contextlib.AsyncExitStack() as stay:
+            for number in range(4):
+                await work(await stay.enter_async_context(editor_at(server)), number)
+            used["four"] = await settled(server.process.pid)
+            async with contextlib.AsyncExitStack() as leave:
+                for number in range(4, 16):
+                    await work(await leave.enter_async_context(editor_at(server)), number)
+                used["sixteen"] = await settled(server.process.pid)
+            used["left"] = await settled(server.process.pid)
+    assert used["sixteen"] - used["four"] < 12 * 20, used
+    assert used["left"] - used["four"] < (used["sixteen"] - used["four"]) / 2 + 10, used
+
+
+async def work(editor: Editor, number: int) -> None:
+    """Ask at several places of a file."""
+    editor.open(f"# {number}\n{MODULE}", f"file:///code/{number}.py")
+    for line in range(21, 221, 40):
+        await editor.request(COMPLETION, at(line, 20, uri=f"file:///code/{number}.py"))
+
+
+async def settled(process: int) -> float:
+    """The memory of a process that it shares with no other, in MB, once what ended is collected."""
+    await asyncio.sleep(3)
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private", "Swap:"))) / 1024
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,13 @@ def _without_secrets(context: Context, source: str) -> tuple[str, str] | None:
     if len(masked) != len(lines):  # it lists secrets
         return None
     secret = {line for line, shown in zip(lines, masked, strict=True) if shown == MARK}
-    before, after = context.before.split("\n"), context.read_after.split("\n")
+    before = context.before.split("\n")
+    after = context.read_after.split("\n")
     if context.left + context.after.partition("\n")[0] in secret:
         return None
     kept = ["" if line in secret else line for line in (*before[:-1], before[-1] + after[0], *after[1:])]
-    above, below = kept[: len(before) - 1], kept[len(before) :]
-    return "\n".join((*above, before[-1])), "\n".join((after[0], *below))
+    above = kept[: len(before) - 1]
+    return "\n".join((*above, before[-1])), "\n".join((after[0], *kept[len(before) :]))
 
 
 def _laid_out(before: str, after: str, fill_format: str) -> tuple[str, str]:

@@ -23,10 +23,12 @@ from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
 
-KEY_VARIABLE, _KEY_FILE = "SPD_LSP_MODEL_KEY", "model-key"
+KEY_VARIABLE = "SPD_LSP_MODEL_KEY"
+_KEY_FILE = "model-key"
 _CONNECT_SECONDS = 1.0
 _ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds until a server that failed is asked again
+_FIRST_PAUSE = 1.0  # seconds until a server that failed is asked again, longer each time
+_LONGEST_PAUSE = 60.0
 _POLL_SECONDS = 0.02  # between two looks whether somebody still waits
 _MAX_ANSWER = 4 << 20  # bytes
 _UNTOLD = math.log(0.5)  # of a text whose probability is not told
@@ -88,13 +90,16 @@ class ModelServer:
         self.address = address
         self.problem = ""  # why it did not answer
         self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._host, self._path, self._model = parts.netloc, parts.path.rstrip("/"), parts.fragment
+        self._host = parts.netloc
+        self._path = parts.path.rstrip("/")
+        self._model = parts.fragment
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._speaks_openai = self._path.endswith("/v1")
         self._refused: set[bool] = set()  # ways to ask: with what stands right of the cursor, and without
         self._tells_whole_texts = False  # several at once, as `spd-lsp serve --http` does
         self._clock = clock
-        self._next_try, self._pause = 0.0, _FIRST_PAUSE
+        self._next_try = 0.0
+        self._pause = _FIRST_PAUSE
 
     def write(self, question: Question, check: Check) -> list[Written]:
         """How the text goes on, the likeliest first; nothing where the server does not answer: see `problem`.
@@ -118,7 +123,8 @@ class ModelServer:
             self._next_try = self._clock() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             return []
-        self.problem, self._pause = "", _FIRST_PAUSE
+        self.problem = ""
+        self._pause = _FIRST_PAUSE
         return written
 
     def _write(self, question: Question, check: Check) -> list[Written]:
@@ -131,7 +137,8 @@ class ModelServer:
         branches = [
             Written(tokens, _is_over(tokens[-1], question.stop)) for tokens in _branches(first, question.texts)
         ]
-        whole, begun = [one for one in branches if one.ends], [one for one in branches if not one.ends]
+        whole = [one for one in branches if one.ends]
+        begun = [one for one in branches if not one.ends]
         try:
             rests = self._continued(question, [one.text for one in begun], 1, check) if begun else []
         except TimeoutError:
@@ -162,7 +169,8 @@ class ModelServer:
         likeliest = max(2, question.texts)
         bodies: list[Any] = []
         for text in begun:
-            before, more = question.before, text.decode()
+            before = question.before
+            more = text.decode()
             if self._speaks_openai:
                 own = {"prompt": before + more, "max_tokens": question.tokens, "logprobs": likeliest}
                 bodies.append(limits | own | ({"suffix": question.after} if with_after else {}))

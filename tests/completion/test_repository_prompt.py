@@ -94,6 +94,9 @@ class Reader:
     def limit_threads(self, count):
         """It has one."""
 
+    def crop(self, length):
+        """It has no drafts to forget."""
+
     def prefill(self, ids, check=lambda: None):
         self.read.append(ids)
         raise KeyboardInterrupt  # enough was seen

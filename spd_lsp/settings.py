@@ -12,6 +12,7 @@ from typing import Any
 
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
+_SERVER_ADDRESS = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?(?:#\S+)?")  # without a name or password in it
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 NO_MODEL = "none"  # n-grams, copies and names alone
@@ -58,6 +59,7 @@ def _is_model(name: str) -> bool:
         name in ("starter", NO_MODEL)
         or is_id
         or STORED_GGUF.fullmatch(name) is not None
+        or is_server(name)
         or _is_existing_model(name)
     )
 
@@ -97,10 +99,11 @@ class Settings:
     model: str = _setting(
         "starter",
         "the model that completes: `starter`, which is bundled; the full path of a GGUF file or of a model's "
-        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; or `none`: your code alone",
+        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; a model server's "
+        "`http://HOST:PORT`; or `none`: your code alone",
         is_valid=_is_model,
-        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, or a Hugging Face id "
-        "(`spd-lsp models` lists what is here)",
+        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, a Hugging Face id, or an "
+        "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",
     )
     device: str = _setting(
         "auto",
@@ -231,6 +234,11 @@ def is_path(name: str) -> bool:
     """
     begins_as_one = re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
     return begins_as_one or Path(name).is_absolute() or (is_gguf(name) and not STORED_GGUF.fullmatch(name))
+
+
+def is_server(name: str) -> bool:
+    """Whether a name is the address of a model server."""
+    return _SERVER_ADDRESS.fullmatch(name) is not None
 
 
 def is_gguf(name: str) -> bool:

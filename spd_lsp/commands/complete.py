@@ -82,7 +82,8 @@ def complete(
         explicit = min_probability is None
         answer = completer.complete(source, cursor, language, path, name=path.as_uri(), explicit=explicit)
         answer = completer.write_block(source, cursor, language, path, answer, name=path.as_uri())
-    for problem in answer.problems:
+    instead = [f"{answer.instead}; the bundled model has completed"] if answer.instead else []
+    for problem in (*instead, *answer.problems):
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 

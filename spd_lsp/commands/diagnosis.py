@@ -30,7 +30,7 @@ from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name, built_in_tables, locate
-from spd_lsp.settings import NO_MODEL, Settings
+from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -81,7 +81,7 @@ def check_packages(model: str) -> Iterator[Finding]:
 
 def _dispensable(model: str) -> tuple[str, ...]:
     """The packages that this model does without."""
-    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER else ()
+    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER or is_server(model) else ()
 
 
 def check_kernel() -> Finding:

@@ -24,9 +24,12 @@ from spd_lsp.completion.context import Context, build_context, normalize_newline
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
+from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
+from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
@@ -47,9 +50,14 @@ class Completer:
         settings: Settings,
         tuned: Callable[[Settings], Settings] = lambda settings: settings,
         languages: Collection[str] | None = None,
+        server: ModelServer | None = None,
     ) -> None:
-        """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None."""
+        """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None.
+
+        `server` is asked for drafts, and the model only where that does not answer.
+        """
         self.model = model
+        self.server = server
         self.tokens = tokens
         self.tables = tables
         self.modules = ImportedModules(tokens.bytes_of)
@@ -117,7 +125,7 @@ class Completer:
 
         watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self._decode(self.model, watched, self.settings, check_step)
+        drafts = self._drafts(watched, texts, source, check_step)
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
@@ -142,9 +150,10 @@ class Completer:
             read_tokens=self.model.positions_read - read_before,
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
-            fill_format=prompt.fill_format,
+            fill_format="" if self.is_served else prompt.fill_format,
             reason=offer.reason,
             withheld=offer.withheld,
+            instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
             index_revision=served.revision,
             opens_block=begins_block and bool(completions) and is_opening(completions[0]),
@@ -162,7 +171,7 @@ class Completer:
         check: Callable[[], None] = lambda: None,
     ) -> CompletionResult:
         """A result that opens a block, with its first completion written on to the end of that block."""
-        if not result.opens_block:
+        if not result.opens_block or self.is_served:
             return result
         started = time.perf_counter()
         source, cursor = normalize_newlines(source, cursor)
@@ -183,6 +192,18 @@ class Completer:
             opens_block=False,
         )
 
+    def _drafts(
+        self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
+    ) -> DecodingResult:
+        """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
+        told = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
+        if told:
+            return told
+        try:
+            return self._decode(self.model, request, self.settings, check)
+        finally:
+            self.model.crop(len(request.prompt))
+
     def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
         """The names of what the n-grams for a file come from."""
         mixture = adjusted(self.tables.mixture_for(path, language), self.settings)
@@ -193,6 +214,8 @@ class Completer:
 
         Returns how many tokens were read.
         """
+        if self.is_served:
+            return 0
         source, cursor = normalize_newlines(document.text, cursor)
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
@@ -218,6 +241,11 @@ class Completer:
     def run_idle_work(self, seconds: float) -> bool:
         """Run background work for about this long; whether there is more."""
         return self.tables.run_idle_work(seconds)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a server answers in the model's place."""
+        return self.server is not None and not self.server.problem
 
     @property
     def index_revision(self) -> int:

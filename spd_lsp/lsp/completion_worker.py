@@ -21,7 +21,7 @@ from spd_lsp.lsp.status import LOADING
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.output.safe_logging import safe_traceback, user_message
-from spd_lsp.settings import NO_MODEL, Settings
+from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -158,7 +158,9 @@ class CompletionWorker:
     def _is_small(self) -> bool:
         """Whether the loaded model, if any, hardly needs memory; two large ones at once may not fit."""
         loaded = self.loaded_settings
-        return not self.has_model or loaded is None or loaded.model in (STARTER, NO_MODEL)
+        return (
+            not self.has_model or loaded is None or loaded.model in (STARTER, NO_MODEL) or is_server(loaded.model)
+        )
 
     def _stand_in(self, settings: Settings) -> None:
         """Let go of the completer."""

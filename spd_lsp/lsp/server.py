@@ -81,6 +81,7 @@ class SpdServer(LanguageServer):
         self.client = ItemCapabilities()
         self.usage = Usage()
         self.offered: dict[int, Evidence] = {}  # by number, until an editor says which it inserted
+        self.on_answer: Callable[[CompletionResult, int], None] = lambda result, completions: None
         self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
         self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
@@ -156,11 +157,13 @@ class SpdServer(LanguageServer):
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
         self.usage.offers.append((request.language, result))
+        self.on_answer(result, len(result.completions))
         self.save_usage_soon()
         self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}
         for number in list(self.offered)[:-_MAX_OFFERED]:
             del self.offered[number]
-        for problem in result.problems:
+        instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
+        for problem in (*instead, *result.problems):
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
 

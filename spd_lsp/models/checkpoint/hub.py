@@ -19,7 +19,7 @@ from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
 from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path, is_server
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -46,8 +46,8 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
 
     if model == NO_MODEL:
         return prepare_vocabulary(starter_file(), report)
-    if model == STARTER:
-        return prepare(starter_file(), model, report)
+    if model == STARTER or is_server(model):  # which the bundled model stands in for
+        return prepare(starter_file(), STARTER, report)
     if STORED_GGUF.fullmatch(model):
         program, _, name = model.partition(":")
         path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
@@ -63,7 +63,7 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
         return _complete(_download(model, report), model)
     raise UserError(
         f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
-        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
+        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, a server's http://HOST:PORT, or `starter`"
     )
 
 

@@ -107,7 +107,7 @@ class LlamaContext:
         self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
         self.threads = (1, 1)
         self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
-        self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
+        self.initial = self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
     def _open(self) -> None:
@@ -219,15 +219,35 @@ class LlamaContext:
             embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])
         return batch
 
+    def shrink(self) -> None:
+        """Move all to a smaller context if most of this one is not used any more."""
+        with self.lock:
+            self._forget_dropped()
+            positions = self.positions
+            while positions > self.initial and positions // 2 >= 2 * self._used():
+                positions //= 2
+            if positions < self.positions:
+                self._move(positions)
+
     def _grow(self, new: int, sequences: int = 0) -> None:
-        """Move all to a larger context with room for new positions or sequences; they share nothing there."""
+        """Move all to a larger context with room for new positions or sequences."""
+        needed = max(new + self._used(), 2 * self.positions if new else 0)
+        positions = self.positions
+        while positions < needed:
+            positions *= 2
+        self._move(positions, sequences)
+
+    def _used(self) -> int:
+        """The positions of all sequences, those that share some counted each."""
+        used = set(range(self.sequences)) - set(self.free)
+        return sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
+
+    def _move(self, positions: int, sequences: int = 0) -> None:
+        """Move all to a context of this many positions, where sequences share nothing."""
         used = set(range(self.sequences)) - set(self.free)
         stored = {sequence: self._state(sequence) for sequence in used}
-        needed = new + sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
         self.close()
-        needed = max(needed, 2 * self.positions if new else 0)
-        while self.positions < needed:
-            self.positions *= 2
+        self.positions = positions
         self.free += range(self.sequences, sequences)
         self.sequences = max(self.sequences, sequences)
         self._open()
@@ -267,6 +287,10 @@ class LlamaEngine(Engine):
     def new_cache(self) -> SequenceCache:
         """As in `Engine`."""
         return SequenceCache(self.context)
+
+    def release_memory(self) -> None:
+        """As in `Engine`."""
+        self.context.shrink()
 
     def read_chunk(self, ids: Sequence[int], cache: SequenceCache, check: Callable[[], None]) -> Floats:
         """As in `Engine`. A pass is stopped when `check` raises; one of a few tokens is over sooner."""

@@ -147,6 +147,22 @@ def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
     np.testing.assert_allclose(engine.step([7], ONE), expected, atol=ROUNDING)
 
 
+def test_what_is_no_longer_cached_is_given_back(gguf_folder, monkeypatch):
+    monkeypatch.setattr(llama_engine, "_INITIAL_POSITIONS", 512)
+    engine = load(locate(str(gguf_folder / "F32.gguf")))
+    for number in range(4):
+        engine.prefill([number, *probe_ids(1000) * 20])
+    engine.prefill(PROMPT)
+    expected = engine.step([7], ONE)
+    engine.crop(len(PROMPT))
+    engine.release_memory()
+    assert engine.context.positions > 512, "all of it is still cached"
+    del engine.prompts[:-1]
+    engine.release_memory()
+    assert engine.context.positions == 512
+    np.testing.assert_allclose(engine.step([7], ONE), expected, atol=ROUNDING)
+
+
 def test_more_sequences_than_one_person_needs(gguf_folder, monkeypatch):
     monkeypatch.setattr(llama_engine, "_INITIAL_SEQUENCES", 4)
     engine = load(locate(str(gguf_folder / "F32.gguf")))

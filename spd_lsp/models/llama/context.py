@@ -32,6 +32,8 @@ from spd_lsp.models.llama.library import (
 
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
+_PROMPT = 16  # tokens of a pass that reads one
+_DRAFTS = 128  # positions for what is written behind it
 _NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
 _LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
 
@@ -153,8 +155,9 @@ class LlamaContext:
         """One pass; the logits of the slots that want them. [wanting, V]."""
         with self.lock:
             self._forget_dropped()
-            if len(slots) > self.positions:
-                self._grow(len(slots))
+            is_prompt = len(slots) >= _PROMPT
+            if len(slots) > self.positions or (is_prompt and len(slots) + self._used() + _DRAFTS > self.positions):
+                self._grow(len(slots))  # later the drafts would be moved, too, which then share nothing
             batch = self._batch(slots)
             try:
                 while (status := self.library.llama_decode(self.pointer, batch)) == _NO_ROOM:

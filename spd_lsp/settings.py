@@ -209,12 +209,6 @@ class Settings:
         choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
         advanced=True,
     )
-    repository_prompt: bool = _setting(
-        True,
-        "let models trained for it (Qwen2.5-Coder, StarCoder2, Mellum) read imported modules and other open "
-        "files, as far as the prompt has room",
-        advanced=True,
-    )
     reset_every: int = _setting(
         0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )

@@ -124,14 +124,14 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
     """How the text right of the cursor enters the prompt."""
-    chosen, config = tokens.fill_format, read_config(folder)
+    chosen = tokens.fill_format
+    config = read_config(folder)
     text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
     if other := untrained_format(config, tokens.is_special):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
     text += ": it does not see the text right of the cursor"
     if chosen:
         text = f"{chosen.name}, from {chosen.source}"
-        text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
     return Finding("fill in the middle", "ok", text)
 
 

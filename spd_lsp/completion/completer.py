@@ -12,11 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.completion.blocks import (
-    BlockModel,
     is_opening,
     with_copied_blocks,
     write_block,
@@ -30,34 +28,15 @@ from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
+from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
-from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
-_SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
-
-
-class CompletionModel(BlockModel, Protocol):
-    """What answers requests."""
-
-    @property
-    def device(self) -> object:
-        """Where it computes."""
-
-    @property
-    def forks_are_free(self) -> bool:
-        """Whether it can go on from any draft that it has read."""
-
-    @property
-    def positions_read(self) -> int:
-        """Of all prompts so far; what was cached is not read."""
-
-    def limit_threads(self, count: int) -> None:
-        """Compute with this many threads at most; 0: as many as measure best."""
 
 
 class Completer:
@@ -65,7 +44,7 @@ class Completer:
 
     def __init__(
         self,
-        model: CompletionModel,
+        model: Engine,
         tokens: ModelTokenizer,
         tables: ServingTables,
         settings: Settings,
@@ -84,7 +63,6 @@ class Completer:
         self.modules = ImportedModules(tokens.bytes_of)
         self.tuned = tuned
         self.languages = languages
-        self.others = FilesAsRead()
         if tables.live:
             weakref.finalize(self, tables.live.end)
         self.apply_settings(settings)
@@ -125,7 +103,7 @@ class Completer:
             context = replace(context, shape="line")
         first_line = context.opening
         reason = self._reason_to_skip(context, source, cursor)
-        prompt = None if reason else self.prompt(context, document)
+        prompt = None if reason else self.prompt(context)
 
         served = self.tables.serve(document, cursor)
         if not (reason or explicit or self._is_known(language)):
@@ -134,6 +112,8 @@ class Completer:
             return CompletionResult([], reason=reason, index_revision=served.revision)
 
         mixture = adjusted(served.mixture, self.settings)
+        if mixture and served.learnable:
+            mixture = mixture.watching()
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
         so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
@@ -156,6 +136,11 @@ class Completer:
         if begins_block:
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
+        if mixture and served.learnable:
+            evidence = partial(Evidence, mixture, served.learnable, watched.history)
+            completions = [
+                replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions
+            ]
         return CompletionResult(
             completions,
             limit=self.settings.drafts,
@@ -192,7 +177,7 @@ class Completer:
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, explicit=True)
-        texts = DraftText(self.tokens, self.prompt(context, document), context)
+        texts = DraftText(self.tokens, self.prompt(context), context)
         served = self.tables.serve(document, cursor)
         request = texts.request(adjusted(served.mixture, self.settings))
 
@@ -235,8 +220,7 @@ class Completer:
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self.prompt(context, document, current=True).ids
-            self.model.prefill(ids, check)
+            self.model.prefill(self.prompt(context).ids, check)
         return self.model.positions_read - before
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
@@ -274,32 +258,9 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
-        """The prompt for a context; other files take what it leaves free, in steps: typing must not move them.
-
-        Other files are as they were when they were last read, unless `current`.
-        """
-        related = self._related_files(document, current=current)
-        if related is None or context.omitted:
-            return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
-        step = max(1, self.context_budget // _SHARES)
-        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.read_after)
-        room = max(0, left // step * step)
-        return self.tokens.prompt(context.before, context.read_after, related, room, settled=context.settled)
-
-    def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
-        """What a document imports and what else is open, for models that were trained to read it."""
-        live = self.tables.live
-        if live is None or document.path is None or self.tokens.repository_format is None:
-            return None
-        if not self.settings.repository_prompt:
-            return None
-        buffer = live.buffers.get(document.name)
-        place = buffer.place if buffer else str(document.path)
-        files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
-        files += live.texts_beside(document)
-        roots = (root for table in live.synced.values() for root in table.table.roots)
-        return RelatedFiles.of(place, roots, self.others.of(files, current=current))
+    def prompt(self, context: Context) -> Prompt:
+        """The prompt for a context."""
+        return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""

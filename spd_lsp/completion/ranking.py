@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
 from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
+from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
@@ -102,6 +103,9 @@ class Completion:
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
     is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
+    evidence: Evidence | None = field(
+        default=None, compare=False, repr=False
+    )  # what it says of weights if accepted
 
     @property
     def shown_probability(self) -> float | None:

@@ -18,12 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.threads import ThreadCountTuner
 
 CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
 MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
-_SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
 _WHOLE = np.ones(1)  # of a token that is not mixed with others
 _MAX_DROPPED = (
     64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
@@ -215,20 +213,6 @@ class Engine(ABC):
     def _before_drafts(self, parents: Sequence[int]) -> Any:
         assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
         return self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
-
-    def token_probabilities(self, ids: Sequence[int]) -> Floats:
-        """The probability of each id but the first, given those before it, and of the likeliest one there.
-
-        No prompt is cached. [2, T - 1].
-        """
-        cache = self.new_cache()
-        parts = [np.empty((2, 0))]
-        for start in range(0, len(ids) - 1, _SCORED_CHUNK):
-            log_p = log_softmax(self.forward_ids([ids[start : start + _SCORED_CHUNK]], cache)[0])
-            following = ids[start + 1 : start + _SCORED_CHUNK + 1]
-            log_p = log_p[: len(following)]
-            parts.append(np.stack([log_p[np.arange(len(following)), list(following)], log_p.max(axis=1)]))
-        return np.asarray(np.exp(np.concatenate(parts, axis=1)))
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""

@@ -29,7 +29,7 @@ from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.ngrams.mixture import adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, place_of
 from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
@@ -202,6 +202,12 @@ class Completer:
         """The names of what the n-grams for a file come from."""
         mixture = adjusted(self.tables.mixture_for(path, language), self.settings)
         return mixture.names if mixture else ()
+
+    def imported_files(self, document: OpenDocument) -> list[str]:
+        """The files of tables that a document imports, if its own file belongs to these tables."""
+        live = self.tables.live
+        found = self.modules.paths(document, place_of(document), live.synced.values()) if live else []
+        return [path for _, path in found]
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.

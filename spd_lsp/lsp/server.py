@@ -29,12 +29,13 @@ from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.idle_work import IdleWorker, Prefetcher
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
-from spd_lsp.lsp.next_edits import NextEdits
+from spd_lsp.lsp.next_edits import NextEdits, read_closed
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Usage, add_counts
+from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.printable import printable
 from spd_lsp.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
@@ -219,6 +220,18 @@ class SpdServer(LanguageServer):
             with suppress(asyncio.TimeoutError):
                 self.served = document.uri, await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
         return self.served[1] if self.served[0] == document.uri else ()
+
+    async def imported_documents(self, document: LspDocument) -> list[LspDocument]:
+        """The files that a document imports, but for open ones, as on the disk; none while the worker is busy."""
+        work = partial(self.worker.imported_files, self.workspace.whole_text(document)[0])
+        running = asyncio.get_running_loop().run_in_executor(self.worker.executor, work)
+        found: list[str] = []
+        with suppress(asyncio.TimeoutError):
+            found = await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
+        opened = {real_path(one.file) for one in self.workspace.documents if one.file}
+        closed = [path for path in found if path not in opened]
+        read = await asyncio.to_thread(read_closed, closed, self.workspace.encoding)
+        return [one for one in read if one.is_indexable(self.settings.disabled_languages)]
 
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""

@@ -146,6 +146,11 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def data(tmp_path: Path, repository: Path) -> Path:
     """A registry with a table of the repository."""
+    return build_table(repository, tmp_path)
+
+
+def build_table(repository: Path, tmp_path: Path) -> Path:
+    """The folder of a registry with a table of a repository."""
     tokens = ModelTokenizer(STARTER)
     build(
         [repository],

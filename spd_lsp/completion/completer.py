@@ -141,7 +141,8 @@ class Completer:
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
-        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone)
+        searched = mixture.texts if mixture else ()
+        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone, searched)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
         begins_block = context.shape == "block"

@@ -34,7 +34,7 @@ from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
-from spd_lsp.lsp.usage import Usage, add_counts
+from spd_lsp.lsp.usage import Accepted, Usage, add_counts
 from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.printable import printable
 from spd_lsp.safe_logging import safe_traceback, user_message
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 _MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
+_KEPT_SECONDS = 60.0  # from acceptance until it is looked whether the text still stands
 _SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
@@ -74,6 +75,7 @@ class SpdServer(LanguageServer):
         self.client = ItemCapabilities()
         self.usage = Usage()
         self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
+        self.kept_timers: list[asyncio.TimerHandle] = []
         self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
@@ -147,16 +149,27 @@ class SpdServer(LanguageServer):
         self.status.reason = result.reason
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
-        self.usage.offers.append((request.language, result))
+        self.usage.offers.append((request, result))
         self.save_usage_soon()
         for problem in result.problems:
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
 
     def note_acceptance(self, *accepted: Any) -> None:
-        """Count a completion that an editor says it inserted."""
-        self.usage.note_acceptance(*accepted)
+        """Count a completion that an editor says it inserted, and later whether it is kept."""
+        if found := self.usage.note_acceptance(*accepted):
+            loop = asyncio.get_running_loop()
+            waiting = [timer for timer in self.kept_timers if timer.when() > loop.time()]
+            self.kept_timers = [*waiting, loop.call_later(_KEPT_SECONDS, self.look_for_accepted, found)]
+            self.kept_timers.append(loop.call_later(_KEPT_SECONDS, self.save_usage_soon))
         self.save_usage_soon()
+
+    def look_for_accepted(self, *accepted: Accepted) -> None:
+        """Count which of these are kept; of documents that were closed that is not known."""
+        for one in accepted:
+            document = self.workspace.get_text_document(one.uri)
+            if document.is_open:
+                self.usage.judge(one, self.workspace.whole_text(document)[0].text)
 
     def save_usage_soon(self) -> None:
         """Add the counts to the file, once for many."""
@@ -285,6 +298,9 @@ class SpdServer(LanguageServer):
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
         self.cancel_all()
+        for timer in self.kept_timers:
+            timer.cancel()
+        self.look_for_accepted(*self.usage.waiting)  # sooner than in a minute, but never else
         self.save_usage(lambda write, *arguments: write(*arguments))
         self.indexer.stop()
         self.idle_worker.stop()

@@ -134,15 +134,14 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
 
 def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
     """A completion with the file and line where it stands elsewhere, if it does and that is known."""
-    if one.match is None or not inputs.searched:
+    place, bytes_of = one.match and one.match.place, inputs.texts.tokens.bytes_of
+    found = text_around(inputs.searched, place.document, place.at) if place and inputs.searched else None
+    if place is None or found is None:
         return one
-    found = text_around(inputs.searched, one.match.document, one.match.at)
-    if found is None:
-        return one
-    before, after = (
-        inputs.texts.tokens.bytes_of(ids.tolist()).count(b"\n") for ids in (found.before, found.after)
-    )
+    before, after = (bytes_of(ids.tolist()).count(b"\n") for ids in (found.before, found.after))
+    following = bytes_of(place.next)
     line = 1 + (before if found.lines is None else found.lines - after)
+    line += following[: -len(following.lstrip()) or None].count(b"\n")  # of what is copied behind a line's end
     return replace(one, place=f"{' '.join(printable(found.label).split())}:{line}")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -54,8 +54,7 @@ class Match:
     count: int  # places with so long a run, or a longer one, and this text behind it
     places: int  # with so long a run, whatever is behind it
     files: int  # in which the text stands there
-    document: int = 0  # one of these places: the number of its text
-    at: int = 0  # and how many tokens of that come before it
+    place: Occurrence | None = field(default=None, compare=False)  # one of these
 
     @property
     def agreement(self) -> float:
@@ -148,7 +147,7 @@ class _Continuations:
         if not agreeing:
             return None
         files = {place.document for place in agreeing}
-        return Match(length, len(agreeing), len(alike), len(files), agreeing[0].document, agreeing[0].at)
+        return Match(length, len(agreeing), len(alike), len(files), agreeing[0])
 
     def copies(self) -> dict[str, Match]:
         """The texts, best first: of the longest match, the most frequent first, then of shorter ones."""

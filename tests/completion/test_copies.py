@@ -52,7 +52,7 @@ def test_copies_and_drafts_stand_in_the_order_of_what_is_said_of_them(ask):
     offered = ask(FOUND)
     assert texts(offered) == ["read_text().split()", "read_bytes()", "exists()", "name"]
     assert [one.is_copy for one in offered] == [True, False, True, False]
-    assert offered[0].match == Match(length=12, count=2, places=3, files=2, document=1)
+    assert offered[0].match == Match(length=12, count=2, places=3, files=2)
     said = [one.probability for one in offered]
     assert said == sorted(said, reverse=True)
 
@@ -73,7 +73,7 @@ def test_what_a_draft_says_of_a_copy_counts_beside_its_match(ask):
 def test_a_draft_that_is_a_copy_is_offered_once_and_says_where_it_stands(ask):
     [first, second] = ask([(9, "name\n", 1)])
     assert (first.text, first.is_copy, second.text) == ("name", False, "read_bytes()")
-    assert (first.match, second.match) == (Match(length=9, count=1, places=1, files=1, document=1), None)
+    assert (first.match, second.match) == (Match(length=9, count=1, places=1, files=1), None)
 
 
 def test_a_copy_must_go_on_as_typed_and_end(ask):

@@ -366,3 +366,16 @@ async def test_a_copy_names_the_file_and_line_that_it_comes_from(tmp_path: Path,
     assert named == expected, found
     source = inner.read_text() if where in folders else text
     assert LEARNED in source.splitlines()[int(number) - 1], (found, source)
+
+
+@pytest.mark.slow
+async def test_a_copy_that_begins_on_a_new_line_names_that_line(tmp_path: Path):
+    text = f"{HABITS}def fifth(frobnicator):\n    "
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE) as (_, editor):
+        await served(editor)
+        editor.open(text)
+        drafts = await editor.request("spd-lsp/drafts", at(text.count("\n"), 4, None))
+    found = next(one["details"] for one in drafts if one["label"].startswith("zygote = frob"))
+    number = re.search(r":(\d+)", found)
+    assert number, drafts
+    assert text.splitlines()[int(number[1]) - 1].startswith("    zygote"), found

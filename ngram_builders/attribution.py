@@ -18,7 +18,7 @@ import numpy as np
 
 from ngram_builders.counting.token_cache import IndexedFiles, read_indexed_files
 from ngram_builders.ngrams import HIGHEST_ORDER
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 
@@ -72,13 +72,13 @@ class Query:
         return cls(b"".join(pieces), ids, [0, *accumulate(map(len, pieces))])
 
 
-def attribute(query: Query, layers: Sequence[Table], domain: NgramTable | None, decode: Decode) -> Attribution:
+def attribute(query: Query, layers: Sequence[Table], table: NgramTable | None, decode: Decode) -> Attribution:
     """Find what a table knows of a text, from its base and segments."""
     orders = _highest_orders(query.ids, layers)
     held = [order for order in orders if order >= LEAST_TOKENS]
     passages = None
-    if layers[0].texts is not None and domain is not None:
-        contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
+    if layers[0].texts is not None and table is not None:
+        contents = read_indexed_files(table.path.parent, table.layers, table.fingerprint)
         if contents is not None:
             documents = _Documents(layers, contents, decode)
             passages = tuple(_find_passages(query, documents))[::-1]

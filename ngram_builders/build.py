@@ -25,10 +25,10 @@ from ngram_builders.counting.pipeline import CountOptions, CountTask, MissingTok
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
 from ngram_builders.counting.tokenize import Encode, ReportProgress, TokenizedFiles, tokenize_files
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, check_orders
+from ngram_builders.ngrams import ORDERS, TokenSpace, check_orders
 from ngram_builders.registry.assignments import KNOWN_LANGUAGES
-from ngram_builders.registry.domains import NgramTable, resolve_roots
 from ngram_builders.registry.model_match import is_for_another_model, name_for_model
+from ngram_builders.registry.ngram_table import NgramTable, resolve_roots
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import Survey, display_path, survey
 from ngram_builders.sources.filters import is_notebook
@@ -44,7 +44,7 @@ _MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
 class BuildSummary:
     """What a build counted, what it skipped by reason, and where the table is."""
 
-    domain: str
+    name: str
     files: int
     tokens: int
     ngrams: int
@@ -64,7 +64,7 @@ class BuildSummary:
     def of(cls, made: NgramTable, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
         """Summarize a build that started at this time of `time.perf_counter`."""
         return cls(
-            domain=made.name,
+            name=made.name,
             files=made.files,
             tokens=made.tokens,
             ngrams=made.ngrams,
@@ -82,12 +82,10 @@ def ignore_progress(stage: str, done: int, total: int) -> None:
 
 def build(
     roots: Sequence[Path],
-    domain: str | None,
+    name: str | None,
     encode: Encode,
     *,
-    end_of_text: int,
-    fingerprint: str,
-    vocab_size: int,
+    token_space: TokenSpace,
     registry: Registry,
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
@@ -102,7 +100,7 @@ def build(
 ) -> BuildSummary:
     """Count the sources of some repositories and install their table, named after the folder by default.
 
-    encode turns texts into ids without end_of_text. The same files give the same table, byte for byte. Files that
+    encode turns texts into ids without end of text. The same files give the same table, byte for byte. Files that
     have not changed since the last build are not read or tokenized again, unless fresh. incremental: where
     little changed, the table stays and that is added to it as a segment. min_files: n-grams that fewer distinct
     texts contain cannot be read back from the table. memory: of this process, in bytes. model is recorded for
@@ -112,9 +110,7 @@ def build(
     orders = check_orders(orders)
     share_memory(memory)
     options = CountOptions(
-        fingerprint=fingerprint,
-        vocab_size=vocab_size,
-        end_of_text=end_of_text,
+        token_space=token_space,
         orders=orders,
         min_count=min_count_by_order(orders, min_count),
         min_files=min_files,
@@ -122,7 +118,11 @@ def build(
     )
     surveyed = survey_sources(roots, selection, report)
     check_text_size(sum(file.size for file in surveyed.files if not is_notebook(file.path)))
-    name = default_name(roots, registry, model, fingerprint) if domain is None else registry.check_new_name(domain)
+    name = (
+        default_name(roots, registry, model, token_space.fingerprint)
+        if name is None
+        else registry.check_new_name(name)
+    )
     recipe: dict[str, Any] = {
         "orders": list(orders),
         "min_count": list(options.min_count.values()),
@@ -133,7 +133,7 @@ def build(
     with registry.lock_for_build(name) as home:
         if fresh:
             remove(home / CACHE_FILE)
-        with TokenCache(home / CACHE_FILE, fingerprint) as cache:
+        with TokenCache(home / CACHE_FILE, token_space.fingerprint) as cache:
             for _ in range(_MAX_ATTEMPTS):
                 tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
                 _check_sources(tokenized, surveyed, roots)
@@ -202,7 +202,7 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     """
     folders = resolve_roots(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folders[0].name).strip("-.")[:56].rstrip(".") or "repository"
-    known = {domain.name: domain for domain in registry.domains()}
+    known = {table.name: table for table in registry.tables()}
     names = [
         name,
         name_for_model(name, model),
@@ -215,8 +215,8 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     if name.lower() in KNOWN_LANGUAGES:
         names.insert(1, f"{name}-code")
 
-    def is_own(domain: NgramTable) -> bool:
-        return not (fingerprint and is_for_another_model(domain, model, fingerprint))
+    def is_own(table: NgramTable) -> bool:
+        return not (fingerprint and is_for_another_model(table, model, fingerprint))
 
     own = (name for name in names if name in known and known[name].roots == folders and is_own(known[name]))
     new = (name for name in names if name.lower() not in KNOWN_LANGUAGES)

@@ -42,6 +42,15 @@ _MULTIPLIERS.setflags(write=False)
 
 
 @dataclass(frozen=True, slots=True)
+class TokenSpace:
+    """The token ids that a table and a model must share to understand each other."""
+
+    fingerprint: str  # of the tokenizer
+    vocab_size: int
+    end_of_text: int
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Distinct n-grams of all orders, sorted, with their counts, none of them 0."""
 

@@ -26,7 +26,7 @@ from ngram_builders.counting.pipeline import (
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable, resolve_roots, table_name
+from ngram_builders.registry.ngram_table import NgramTable, resolve_roots, table_name
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import TableSummary
@@ -61,35 +61,35 @@ class TableUpdate:
         """Return the table, and whether it is a new one; raises MissingTokens."""
         if missing := set(self.task.digests) - self.task.token_counts.keys():
             raise MissingTokens(*missing)
-        domain = None if fresh else self._find_domain()
-        if domain and incremental and (extended := self._extend(domain)):
+        table = None if fresh else self._find_table()
+        if table and incremental and (extended := self._extend(table)):
             return extended
-        if domain and self._is_up_to_date(domain):
-            self.cache.record_files(domain.path.name, self.task.files)  # paths and times may differ
-            return domain, False
+        if table and self._is_up_to_date(table):
+            self.cache.record_files(table.path.name, self.task.files)  # paths and times may differ
+            return table, False
         made = self.registry.install(self.name, self._write, roots=self.roots, recipe=self.recipe)
-        return made, domain is None or made.paths != domain.paths
+        return made, table is None or made.paths != table.paths
 
-    def _find_domain(self) -> NgramTable | None:
+    def _find_table(self) -> NgramTable | None:
         """Find the table as it is, None if there is none or it is damaged."""
         with suppress(UserError):
-            domain = self.registry.find(self.name)
-            return None if domain.fault else domain
+            table = self.registry.find(self.name)
+            return None if table.fault else table
         return None
 
     # --- a segment --------------------------------------------------------------------------------------------
 
-    def _extend(self, domain: NgramTable) -> tuple[NgramTable, bool] | None:
+    def _extend(self, table: NgramTable) -> tuple[NgramTable, bool] | None:
         """Add what changed to a table as a segment; None if its base has to be written anew."""
-        recorded = [self.cache.indexed_files(layer) for layer in domain.layers]
-        base = Table.open(domain.path)
-        if not all(recorded) or not self._has_same_options(domain, base.summary):
+        recorded = [self.cache.indexed_files(layer) for layer in table.layers]
+        base = Table.open(table.path)
+        if not all(recorded) or not self._has_same_options(table, base.summary):
             return None
         states, now = files_after(recorded), set(self.task.digests)
         if texts_of(states[-1]) == now:
             before = states[-2] if len(states) > 1 else {}
-            self.cache.record_files(domain.layers[-1], record_of(before, self.task.files))
-            return domain, False
+            self.cache.record_files(table.layers[-1], record_of(before, self.task.files))
+            return table, False
         change = change_between(texts_of(states[0]), now)
         if (base.texts is not None) != self._keeps_texts or not can_add(change, base.summary.tokens, self.task):
             return None
@@ -98,7 +98,7 @@ class TableUpdate:
             lambda path: self._write_segment(path, base.summary, states[0]),
             roots=self.roots,
             recipe=self.recipe,
-            kept=[domain.path],
+            kept=[table.path],
         )
         return made, True
 
@@ -119,30 +119,31 @@ class TableUpdate:
 
     # --- the whole table --------------------------------------------------------------------------------------
 
-    def _is_up_to_date(self, domain: NgramTable) -> bool:
+    def _is_up_to_date(self, table: NgramTable) -> bool:
         """Whether a build would only write what is there."""
-        files = self.cache.indexed_files(domain.path.name)
+        files = self.cache.indexed_files(table.path.name)
         with suppress(UserError):
-            table = Table.open(domain.path)
-            table.verify_checksums()
+            base = Table.open(table.path)
+            base.verify_checksums()
             return (
-                not domain.segments
+                not table.segments
                 and {file.digest for file in files} == set(self.task.digests)
-                and table.summary.sources == count_languages(self.task.files)
-                and self._has_same_options(domain, table.summary)
+                and base.summary.sources == count_languages(self.task.files)
+                and self._has_same_options(table, base.summary)
             )
         return False
 
-    def _has_same_options(self, domain: NgramTable, had: TableSummary) -> bool:
+    def _has_same_options(self, table: NgramTable, had: TableSummary) -> bool:
         """Whether a table was built from the same folders in the same way."""
-        options, min_files = self.task.options, domain.recipe.get("min_files", 1)
-        counted = (had.fingerprint, had.orders, had.min_count, had.vocab_size, min_files)
+        options = self.task.options
+        space = options.token_space
+        counted = (had.fingerprint, had.vocab_size, had.orders, had.min_count, table.recipe.get("min_files", 1))
         min_count = tuple(options.min_count.values())
         return (
-            not domain.partitions
-            and counted == (options.fingerprint, options.orders, min_count, options.vocab_size, options.min_files)
-            and domain.roots == resolve_roots(self.roots)
-            and domain.recipe == self.recipe
+            not table.partitions
+            and counted == (space.fingerprint, space.vocab_size, options.orders, min_count, options.min_files)
+            and table.roots == resolve_roots(self.roots)
+            and table.recipe == self.recipe
         )
 
     def _write(self, path: Path) -> TableSummary:
@@ -163,7 +164,7 @@ class TableUpdate:
         options = self.task.options
         batches = load_streams(digests, self.task, self.cache)
         texts = (stream[1:-1] for stream in chain.from_iterable(batches))
-        return build_suffix_array(texts, options.end_of_text, options.vocab_size)
+        return build_suffix_array(texts, options.token_space.end_of_text, options.token_space.vocab_size)
 
     def _measure(self, path: Path) -> None:
         """Measure the perplexity of the table's own files, with and without that of their main language."""
@@ -174,7 +175,9 @@ class TableUpdate:
             max(files_by_language, key=files_by_language.__getitem__), self.companion_tables
         ):
             with suppress(UserError):  # a table that cannot serve is left out
-                companions[name] = Table.open(self.companion_tables[name], self.task.options.fingerprint).columns
+                companions[name] = Table.open(
+                    self.companion_tables[name], self.task.options.token_space.fingerprint
+                ).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
         streams, orders = chain.from_iterable(batches), self.task.options.orders
         table = Table.open(path)

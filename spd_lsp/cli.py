@@ -24,15 +24,15 @@ from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
 from spd_lsp.commands.stats import stats
-from spd_lsp.commands.transfer import export_domains, import_domain, pull_domains, push_domains
+from spd_lsp.commands.transfer import export_tables, import_file, pull_tables, push_tables
 from spd_lsp.commands.tune import tune
 from spd_lsp.commands.use import use
 from spd_lsp.commands.which import which
 from spd_lsp.commands.why import why
 from spd_lsp.evaluation.commands import evaluate
 from spd_lsp.extras import remedy_for
+from spd_lsp.output.terminal import guard_output
 from spd_lsp.settings import Settings, expand_home
-from spd_lsp.terminal import guard_output
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -92,7 +92,7 @@ for command in (serve, complete, doctor, models, stats, connect, build_ngrams, n
     main.add_command(command)
 for command in (use, compare, tune, rebuild, which, why):
     ngrams.add_command(command)
-for command in (export_domains, import_domain, push_domains, pull_domains):
+for command in (export_tables, import_file, push_tables, pull_tables):
     ngrams.add_command(command)
 if find_spec("spd_lsp.evaluation.bench"):  # in a clone
     from spd_lsp.evaluation.bench.command import bench

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import read_record
+from ngram_builders.registry.ngram_table import read_record
 from ngram_builders.table.format import FILE_PREFIX, MAGIC, VERSION
 from ngram_builders.table.reader import Table
 from spd_lsp.models.checkpoint.hub import vocabulary
@@ -85,7 +85,7 @@ def test_a_deep_model_folder_is_refused_in_a_sentence(tmp_path: Path, name: str)
     assert found.stderr.splitlines()[-1].startswith("Error: ")
 
 
-@pytest.mark.parametrize("name", ["domain.msgpack", "assigned.msgpack"])
+@pytest.mark.parametrize("name", ["index.msgpack", "assigned.msgpack"])
 def test_deep_records_of_the_registry_are_no_records(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x81\xa1a" + b"\x91" * DEEP + b"\xc0")
     with pytest.raises((ValueError, TypeError)):

@@ -84,7 +84,7 @@ async def test_a_background_rebuild_imports_nothing_of_the_opened_folder(
     data, file, variables = tmp_path / "data", trap.folder / "app.py", environment(trap, **variables)
     options = ["--data-dir", str(data)]
     file.write_text("answer = 42\n")
-    build = [*command, *options, "build-ngrams", str(trap.folder), "--domain", "opened"]
+    build = [*command, *options, "build-ngrams", str(trap.folder), "--name", "opened"]
     subprocess.run(build, cwd=trap.folder, env=variables, check=True, capture_output=True)
     before = Registry(data).find("opened").path
     file.write_text("".join(f"value_{i} = compute_{i * i}({i}, other_{i % 7})\n" for i in range(2500)))

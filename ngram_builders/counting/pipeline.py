@@ -15,7 +15,7 @@ from ngram_builders.counting.layers import Change, IndexedFile
 from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import ReportProgress, count_languages
-from ngram_builders.ngrams import Run, merge, negate, with_boundaries
+from ngram_builders.ngrams import Run, TokenSpace, merge, negate, with_boundaries
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.suffix_array import SuffixArray
 from ngram_builders.table.writer import write_table
@@ -29,9 +29,7 @@ _MAX_CHANGED_TOKENS = 4_000_000  # a change is held in memory
 class CountOptions:
     """How texts are counted."""
 
-    fingerprint: str  # of the tokenizer
-    vocab_size: int
-    end_of_text: int
+    token_space: TokenSpace
     orders: tuple[int, ...]
     min_count: Mapping[int, int]  # by order
     min_files: int = 1  # texts that must contain an n-gram
@@ -81,8 +79,8 @@ def write_counted_table(
         _count_ngrams(task, cache, path.parent, report)
         if change is None
         else [_count_change(change, task, cache, path.parent, report)],
-        fingerprint=task.options.fingerprint,
-        vocab_size=task.options.vocab_size,
+        fingerprint=task.options.token_space.fingerprint,
+        vocab_size=task.options.token_space.vocab_size,
         orders=task.options.orders,
         min_count=task.options.min_count,
         tokens=task.count_tokens(digests),
@@ -100,7 +98,7 @@ def _count_ngrams(task: CountTask, cache: TokenCache, folder: Path, report: Repo
     if task.options.min_files == 1:
         return runs
     file_counts = _count(task.digests, task, cache, folder, report, once_per_stream=True).runs()
-    return drop_unshared(runs, file_counts, task.options.min_files, task.options.vocab_size)
+    return drop_unshared(runs, file_counts, task.options.min_files, task.options.token_space.vocab_size)
 
 
 def can_add(change: Change, tokens: int, task: CountTask) -> bool:
@@ -129,7 +127,7 @@ def _count(
     counter = NgramCounter(
         folder,
         orders=task.options.orders,
-        vocab_size=task.options.vocab_size,
+        vocab_size=task.options.token_space.vocab_size,
         limits=share_memory(task.options.memory),
         once_per_stream=once_per_stream,
     )
@@ -149,4 +147,4 @@ def load_streams(
         ids = cache.load_ids(wanted)
         if missing := set(wanted) - ids.keys():
             raise MissingTokens(*sorted(missing))
-        yield [with_boundaries(ids[digest], task.options.end_of_text) for digest in wanted]
+        yield [with_boundaries(ids[digest], task.options.token_space.end_of_text) for digest in wanted]

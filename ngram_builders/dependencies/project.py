@@ -11,7 +11,7 @@ from ngram_builders.dependencies.manifests import find_cargo, find_go, find_npm
 from ngram_builders.dependencies.packages import Package
 from ngram_builders.dependencies.pypi import find_pypi
 from ngram_builders.dependencies.tables import PackageCode, PackageTables
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 
 PACKAGES = "packages"  # the stage of a build that says how many are done
@@ -27,27 +27,27 @@ def find_packages(project: Path, interpreter: str = "") -> list[Package]:
 def build_dependencies(
     project: Path,
     packages: Sequence[Package],
-    tables: PackageTables,
+    store: PackageTables,
     report: ReportProgress,
     has_time: Callable[[], bool] = lambda: True,
 ) -> list[NgramTable]:
     """Build the tables that packages lack while there is time; have all serve the project. -> the tables"""
-    domains = []
+    tables = []
     for number, package in enumerate(packages):
         code = PackageCode.of(package)
-        domain = tables.find(code)
-        if domain is None and has_time():
+        table = store.find(code)
+        if table is None and has_time():
             report(PACKAGES, number, len(packages))
-            domain = tables.build(code, report)
-        domains += [domain] if domain else []
-    kept = _of_other_models(tables.registry, project, tables.options.fingerprint)
-    tables.registry.assign_dependencies(project, [(domain.name, domain.weight) for domain in (*kept, *domains)])
-    return domains
+            table = store.build(code, report)
+        tables += [table] if table else []
+    kept = _of_other_models(store.registry, project, store.options.token_space.fingerprint)
+    store.registry.assign_dependencies(project, [(table.name, table.weight) for table in (*kept, *tables)])
+    return tables
 
 
 def _of_other_models(registry: Registry, project: Path, fingerprint: str) -> Iterator[NgramTable]:
     """The tables that serve a project for other models."""
-    known = {domain.name: domain for domain in registry.domains()}
+    known = {table.name: table for table in registry.tables()}
     for name, _ in registry.assignments().dependencies.get(str(project.resolve()), ()):
         if name in known and known[name].fingerprint != fingerprint:
             yield known[name]

@@ -16,7 +16,7 @@ from ngram_builders.counting.pipeline import CountOptions, CountTask, write_coun
 from ngram_builders.counting.token_cache import TokenCache
 from ngram_builders.counting.tokenize import Encode, ReportProgress, tokenize_files
 from ngram_builders.dependencies.packages import Package
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import check_status, read_source_text
@@ -59,7 +59,7 @@ class PackageTables:
 
     def build(self, code: PackageCode, report: ReportProgress) -> NgramTable | None:
         """Build the table of a package; None for one without source code."""
-        with TokenCache(None, self.options.fingerprint) as cache:
+        with TokenCache(None, self.options.token_space.fingerprint) as cache:
             tokenized = tokenize_files(code.files, cache, self.encode, time.time_ns(), report)
             task = CountTask(tokenized.files, cache.token_counts(), self.options)
             if not task.files:
@@ -74,8 +74,8 @@ class PackageTables:
     def find(self, code: PackageCode) -> NgramTable | None:
         """Find the table of a package; None if there is none that can serve."""
         name = self._name_for(code)
-        domain = self.registry.find(name) if name in self.registry.names() else None
-        return domain if domain and domain.fault is None else None
+        table = self.registry.find(name) if name in self.registry.names() else None
+        return table if table and table.fault is None else None
 
     def _name_for(self, code: PackageCode) -> str:
         """The name of a package's table: no other code's and no other tokenizer's.
@@ -83,7 +83,9 @@ class PackageTables:
         Example: npm:@types/node@20.1.0 -> `npm-types-node@20.1.0-1f0c8a5be2d97364`.
         """
         package = code.package
-        digest = hashlib.blake2b(f"{package}\0{code.digest}\0{self.options.fingerprint}".encode(), digest_size=8)
+        digest = hashlib.blake2b(
+            f"{package}\0{code.digest}\0{self.options.token_space.fingerprint}".encode(), digest_size=8
+        )
         name = re.sub(r"[^A-Za-z0-9._]+", "-", f"{package.ecosystem}-{package.name}").rstrip("-.")
         version = re.sub(r"[^A-Za-z0-9._-]+", "-", package.version).strip("-.")
         return f"{f'{name}@{version}'[:_MAX_NAME_LENGTH]}-{digest.hexdigest()}"

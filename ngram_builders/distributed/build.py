@@ -1,4 +1,4 @@
-"""Repositories and corpora -> a domain's table, counted in tasks that datatrove spreads over workers and machines.
+"""Repositories and corpora -> a registered table, counted in tasks that datatrove spreads over machines.
 
 The table is the one that `ngram_builders.build` makes of the same input. `stages` has what the tasks do,
 `executors` where they run. Their shared folder is named after input and options: the same command continues where
@@ -29,7 +29,7 @@ from ngram_builders.distributed.plan import Plan, read_stage_results, write_plan
 from ngram_builders.distributed.readers import EXPANSION, is_corpus
 from ngram_builders.distributed.stages import table_path
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, check_orders, hash_bits
+from ngram_builders.ngrams import ORDERS, TokenSpace, check_orders, hash_bits
 from ngram_builders.registry.cleanup import TASKS_PATTERN
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import survey
@@ -64,12 +64,10 @@ class InputFile:
 
 def build(
     roots: Sequence[Path],
-    domain: str | None,
+    name: str | None,
     make_encode: Callable[[], Encode],
     *,
-    end_of_text: int,
-    fingerprint: str,
-    vocab_size: int,
+    token_space: TokenSpace,
     registry: Registry,
     orders: Sequence[int] = ORDERS,
     min_count: int | Mapping[int, int] = 1,
@@ -91,7 +89,7 @@ def build(
     inputs, skipped = _list_inputs(folders, corpus, selection, report)
     if not inputs:
         raise no_sources(roots, skipped)
-    name = _choose_name(domain, folders, registry, model, fingerprint)
+    name = _choose_name(name, folders, registry, model, token_space.fingerprint)
     orders = check_orders(orders)
     least = min_count_by_order(orders, min_count)
     recipe = {
@@ -107,9 +105,7 @@ def build(
         **cut(size, len(inputs)),
         orders=orders,
         min_count=least,
-        vocab_size=vocab_size,
-        end_of_text=end_of_text,
-        fingerprint=fingerprint,
+        token_space=token_space,
         language=selection.language,
     )
     with registry.lock_for_build(name) as home:
@@ -129,7 +125,7 @@ def build(
             recipe=recipe,
             partitions=[partial(_link, table) for table in tables[1:]],
         )
-        for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the domain's folder
+        for old in (work, *home.glob(TASKS_PATTERN)):  # and what earlier runs left in the table's folder
             shutil.rmtree(old, ignore_errors=True)
     masked = sum(result["masked"] for result in counts)
     return BuildSummary.of(made, started, skipped, masked=masked, perplexity=table["perplexity"])
@@ -167,13 +163,13 @@ def _list_inputs(
 
 
 def _choose_name(
-    domain: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str
+    name: str | None, folders: Sequence[Path], registry: Registry, model: str, fingerprint: str
 ) -> str:
-    """Return the domain's name; by default the first folder's."""
-    if domain is not None:
-        return registry.check_new_name(domain)
+    """Return the table's name; by default the first folder's."""
+    if name is not None:
+        return registry.check_new_name(name)
     if not folders:
-        raise UserError("the table of a corpus needs a name; give one with --domain")
+        raise UserError("the table of a corpus needs a name; give one with --name")
     return default_name(folders, registry, model, fingerprint)
 
 
@@ -208,9 +204,9 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
     """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
     tokens = text_bytes / BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
-    if (most := (1 << hash_bits(plan.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
+    if (most := (1 << hash_bits(plan.token_space.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
         raise UserError(
-            f"{about}; one table tells the contexts of {most / 1e9:,.0f} billion apart; build several tables"
+            f"{about}; one table can tell the contexts of {most / 1e9:,.0f} billion apart; build several tables"
         )
     folder = next(one for one in (work, *work.parents) if one.exists())
     free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN

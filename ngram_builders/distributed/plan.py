@@ -13,7 +13,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.counting.external_merge import FAN_IN
-from ngram_builders.ngrams import order_shift
+from ngram_builders.ngrams import TokenSpace, order_shift
 from ngram_builders.scratch import replace_file
 
 _PLAN = "plan.msgpack"
@@ -37,9 +37,7 @@ class Plan:
     parts: int  # ranges of hashes of the last merges; a power of two
     orders: tuple[int, ...]
     min_count: Mapping[int, int]  # by order
-    vocab_size: int
-    end_of_text: int
-    fingerprint: str  # of the tokenizer
+    token_space: TokenSpace
     language: str | None
     fan_in: int = FAN_IN  # groups that one merge adds up, and files that it opens
     most_files: int = 1  # of the table, whatever is counted; a power of two, at most `parts`
@@ -80,7 +78,7 @@ class Plan:
 
         A range holds all records of some hashes and of one order; no context is cut.
         """
-        rounds, shift = self.rounds, order_shift(self.vocab_size)
+        rounds, shift = self.rounds, order_shift(self.token_space.vocab_size)
         now, after = rounds[number], rounds[min(number + 1, len(rounds) - 1)]
         width, each = (1 << shift) // after.parts, after.parts // now.parts
         first = rank % now.parts * each
@@ -107,7 +105,9 @@ def write_plan(work: Path, plan: Plan, shards: Sequence[Sequence[str]]) -> None:
 def read_plan(work: Path) -> Plan:
     """Read the plan of a folder."""
     fields = msgpack.unpackb((work / _PLAN).read_bytes(), strict_map_key=False)
-    return Plan(**{**fields, "orders": tuple(fields["orders"])})
+    return Plan(
+        **{**fields, "orders": tuple(fields["orders"]), "token_space": TokenSpace(**fields["token_space"])}
+    )
 
 
 def read_shard_paths(work: Path, rank: int) -> list[str]:

@@ -85,7 +85,7 @@ def run_on_slurm(
         queue = _read_queue(names)
     except _QueueUnknown as error:
         raise UserError(
-            f"cannot tell whether jobs of an earlier run still work: squeue fails ({error}); "
+            f"cannot tell whether jobs of an earlier run are still running: squeue fails ({error}); "
             "run the same command again when it answers"
         ) from error
     _submit(stages, names, queue, make_executor, report)

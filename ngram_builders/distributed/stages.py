@@ -96,14 +96,19 @@ def _count_shard(work: Path, plan: Plan, rank: int, encode: Encode, limits: Memo
     files = masked = 0
     sample: dict[bytes, Ints] = {}
     texts: dict[bytes, Ints] = {}
-    counter = NgramCounter(work / "counts", orders=plan.orders, vocab_size=plan.vocab_size, limits=limits)
+    counter = NgramCounter(
+        work / "counts", orders=plan.orders, vocab_size=plan.token_space.vocab_size, limits=limits
+    )
     unchanged = (
         document
         for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language))
         if document.skip_reason is None and document.digest == new.get(number)
     )
     for batch in _batch(unchanged):
-        ids = [with_boundaries(ids, plan.end_of_text) for ids in encode([document.text for document in batch])]
+        ids = [
+            with_boundaries(ids, plan.token_space.end_of_text)
+            for ids in encode([document.text for document in batch])
+        ]
         counter.add(ids)
         streams = dict(zip((document.digest for document in batch), ids, strict=True))
         sample = _take_sample(sample | streams)
@@ -134,9 +139,13 @@ def _merge(work: Path, plan: Plan, number: int, rank: int, limits: MemoryLimits)
 
     def merged() -> Iterator[Run]:
         for ranges in list(zip(*files, strict=True))[part % each :: each]:
-            yield from merge_in_pieces(ranges, plan.vocab_size, limits.piece_records)
+            yield from merge_in_pieces(ranges, plan.token_space.vocab_size, limits.piece_records)
 
-    pieces = (prune(piece, plan.min_count, plan.vocab_size) for piece in merged()) if now.groups == 1 else merged()
+    pieces = (
+        (prune(piece, plan.min_count, plan.token_space.vocab_size) for piece in merged())
+        if now.groups == 1
+        else merged()
+    )
     entries = write_run(task_file(work, now.stage, rank), pieces, plan.starts_of(number, rank))
     return {**facts, "entries": entries}
 
@@ -175,14 +184,14 @@ def _write_table(work: Path, plan: Plan, rank: int, limits: MemoryLimits) -> dic
         for number in range(len(plan.orders)):
             for part in range(rank * last.parts // files, (rank + 1) * last.parts // files):
                 run = read_ranges(task_file(work, last.stage, part))[number]  # one file is open at a time
-                yield from merge_in_pieces([run], plan.vocab_size, limits.piece_records)
+                yield from merge_in_pieces([run], plan.token_space.vocab_size, limits.piece_records)
 
     path = table_path(work, rank)
     write_table(
         path,
         pieces(),
-        fingerprint=plan.fingerprint,
-        vocab_size=plan.vocab_size,
+        fingerprint=plan.token_space.fingerprint,
+        vocab_size=plan.token_space.vocab_size,
         orders=plan.orders,
         min_count=plan.min_count,
         tokens=facts["tokens"],
@@ -204,7 +213,7 @@ def table_path(work: Path, rank: int) -> Path:
 def _sort_texts(texts: Mapping[bytes, Ints], plan: Plan) -> SuffixArray:
     """Return the suffix array of all texts, in the order of their digests."""
     in_order = [texts[digest][1:-1] for digest in sorted(texts)]
-    return build_suffix_array(in_order, plan.end_of_text, plan.vocab_size)
+    return build_suffix_array(in_order, plan.token_space.end_of_text, plan.token_space.vocab_size)
 
 
 def _take_sample(documents: Mapping[bytes, Ints]) -> dict[bytes, Ints]:

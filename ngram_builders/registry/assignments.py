@@ -1,16 +1,16 @@
-"""Which domains serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
+"""Which tables serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
 
-In: the record of assignments, the domains, a file. Out: domains with weights. Knows no tables.
+In: the record of assignments, the tables, a file. Out: tables with weights. Opens no table.
 
 The rule, see `choices_for`:
 
 1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
    several such folders the innermost counts.
-2. Any other file is served by what was built from folders around it, innermost first, with the domains' weights,
+2. Any other file is served by what was built from folders around it, innermost first, with the tables' weights,
    by the packages that the innermost project around it depends on, and by what is assigned to its language. The
    last of these decides the weight.
 3. Either is joined by what was added to folders around the file; by 1, only to that folder and those in it.
-4. A domain with a fault, or without code in a language like the file's, serves nothing.
+4. A table with a fault, or without code in a language like the file's, serves nothing.
 
 An assignment to a language adds and does not replace: no shared table knows as much of a repository as its own.
 """
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ngram_builders.registry.domains import NgramTable, is_weight, read_record
+from ngram_builders.registry.ngram_table import NgramTable, is_weight, read_record
 from ngram_builders.sources.language_ids import (
     DATA_LANGUAGES,
     LANGUAGE_BY_EXTENSION,
@@ -34,7 +34,7 @@ _FORMAT = 2
 _KINDS = ("workspaces", "languages", "dependencies", "additions")
 KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES])
 
-Assignment = tuple[tuple[str, float], ...]  # names of domains with weights
+Assignment = tuple[tuple[str, float], ...]  # names of tables with weights
 _Folder = TypeVar("_Folder", str, Path)
 
 
@@ -57,7 +57,7 @@ class Assignments:
         return frozenset(name for kind in kinds for assignment in kind.values() for name, _ in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
-        """The same without any other domains."""
+        """The same without any other tables."""
         kept = set(names)
         return self._map(lambda name: [name] if name in kept else [])
 
@@ -71,7 +71,7 @@ class Assignments:
         return replace(self, **by_folder)
 
     def with_alias(self, name: str, alias: str) -> Assignments:
-        """The same with a second name for a domain; whichever exists serves."""
+        """The same with a second name for a table; whichever exists serves."""
         return self._map(lambda known: [known, alias] if known == name else [known])
 
     def _map(self, rename: Callable[[str], Iterable[str]]) -> Assignments:
@@ -125,9 +125,9 @@ class Choice(NamedTuple):
 
 
 def choices_for(
-    assignments: Assignments, domains: Mapping[str, NgramTable], file: Path | None, language: str | None
+    assignments: Assignments, tables: Mapping[str, NgramTable], file: Path | None, language: str | None
 ) -> dict[str, Choice]:
-    """Return the names of the domains for a file, by the rule above; the last reason for one decides its weight.
+    """Return the names of the tables for a file, by the rule above; the last reason for one decides its weight.
 
     A file without a path has its language only.
     """
@@ -136,7 +136,7 @@ def choices_for(
     if workspace is not None:
         choices |= _choices(assignments.workspaces[workspace], f"chosen for {workspace}")
     else:
-        choices |= _built_around(domains, file)
+        choices |= _built_around(tables, file)
         project = None if file is None else _innermost(assignments.dependencies, file)
         if project is not None:
             choices |= _choices(assignments.dependencies[project], f"{project} depends on it")
@@ -145,7 +145,7 @@ def choices_for(
     for folder in _added_around(assignments.additions, file, workspace):
         choices |= _choices(assignments.additions[folder], f"added to {folder}")
     return {
-        name: choice for name, choice in choices.items() if name in domains and _can_serve(domains[name], language)
+        name: choice for name, choice in choices.items() if name in tables and _can_serve(tables[name], language)
     }
 
 
@@ -170,11 +170,11 @@ def _innermost(folders: Iterable[_Folder], file: Path) -> _Folder | None:
     return max(around, key=lambda folder: len(Path(folder).parts), default=None)
 
 
-def _built_around(domains: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
+def _built_around(tables: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
     """What was built from folders around a file, innermost first."""
-    roots = {name: root for name, domain in domains.items() if file and (root := _innermost(domain.roots, file))}
+    roots = {name: root for name, table in tables.items() if file and (root := _innermost(table.roots, file))}
     names = sorted(roots, key=lambda name: (-len(roots[name].parts), name))
-    return {name: Choice(domains[name].weight, f"built from {roots[name]}") for name in names}
+    return {name: Choice(tables[name].weight, f"built from {roots[name]}") for name in names}
 
 
 def _assigned_language(languages: Mapping[str, Assignment], language: str | None) -> str:
@@ -185,8 +185,8 @@ def _assigned_language(languages: Mapping[str, Assignment], language: str | None
     return next((name for name in alike if languages.get(name)), language)
 
 
-def _can_serve(domain: NgramTable, language: str | None) -> bool:
-    """Whether a domain has no fault, and code in a language like this one."""
-    if domain.fault is not None:
+def _can_serve(table: NgramTable, language: str | None) -> bool:
+    """Whether a table has no fault, and code in a language like this one."""
+    if table.fault is not None:
         return False
-    return language is None or not domain.languages or not related_languages(language).isdisjoint(domain.languages)
+    return language is None or not table.languages or not related_languages(language).isdisjoint(table.languages)

@@ -1,4 +1,4 @@
-"""What builds, crashes and removed domains left in a registry's folder, and how to clean it up.
+"""What builds, crashes and removed tables left in a registry's folder, and how to clean it up.
 
 In: the registry's folder. Out: leftovers, each with its size; `remove_leftover` acts on one. Knows no tables.
 The caller holds the registry's lock, so that what is being moved into place is not mistaken for a leftover.
@@ -15,7 +15,8 @@ from itertools import chain
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import (
+from ngram_builders.registry.locks import hold_lock
+from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     PARSE_ERRORS,
     TABLE_PATTERN,
@@ -24,10 +25,9 @@ from ngram_builders.registry.domains import (
     parse_index,
     read_record,
 )
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import SCRATCH_PATTERN
 
-BUILD_LOCK = ".building"  # held by a build in its domain's folder
+BUILD_LOCK = ".building"  # held by a build in its table's folder
 TASKS_PATTERN = "*.counting"  # what a distributed build has done so far
 _TASKS_ABANDONED_SECONDS = 7 * 24 * 3600.0  # without a change: its jobs may wait in a queue for days
 _ABANDONED_SECONDS = 24 * 3600.0  # without a change, for a scratch file or an unfinished build
@@ -43,7 +43,7 @@ class Leftover:
 
 
 def find_leftovers(folder: Path) -> Iterator[Leftover]:
-    """Find all leftovers in a registry's folder; readable domains lose nothing that they use."""
+    """Find all leftovers in a registry's folder; readable tables lose nothing that they use."""
     yield from _scratch_files(folder)
     for home in sorted(entry for entry in folder.iterdir() if is_name(entry.name) and entry.is_dir()):
         if not has_index(home):
@@ -78,7 +78,7 @@ def _is_abandoned(home: Path, seconds: float) -> bool:
 
 
 def _is_building(home: Path) -> bool:
-    """Whether a build is running in a domain's folder."""
+    """Whether a build is running in a table's folder."""
     if not (home / BUILD_LOCK).exists():
         return False
     try:
@@ -114,7 +114,7 @@ def remove_leftover(leftover: Leftover) -> None:
 
 
 def remove_superseded(home: Path, current: Collection[Path]) -> None:
-    """Delete a domain's older tables and unfinished files; what cannot be deleted now is deleted next time."""
+    """Delete a table's older tables and unfinished files; what cannot be deleted now is deleted next time."""
     for old in home.glob(TABLE_PATTERN):
         if old not in current:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Order weights fitted for a domain, by model: a small file in the domain's folder.
+"""Order weights fitted for a table, by model: a small file in the table's folder.
 
 It lies beside the table and not in it: it is about a model as much as about the table, and outlives a build.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ngram_builders.ngrams import HIGHEST_ORDER
-from ngram_builders.registry.domains import INDEX_FILE, read_record, write_record
+from ngram_builders.registry.ngram_table import INDEX_FILE, read_record, write_record
 from ngram_builders.table.order_weights import OrderWeights
 
 FITTED_WEIGHTS_FILE = "weights.msgpack"
@@ -20,7 +20,7 @@ _SHAPE = (HIGHEST_ORDER - 1, HIGHEST_ORDER - 1)
 
 
 def read_fitted_weights(home: Path) -> dict[str, OrderWeights]:
-    """Read a domain's order weights by model; none if the file is missing or damaged."""
+    """Read a table's order weights by model; none if the file is missing or damaged."""
     try:
         record = read_record(home / FITTED_WEIGHTS_FILE)
         return {str(model): _unpack(bytes(data)) for model, data in record.items()}
@@ -29,7 +29,7 @@ def read_fitted_weights(home: Path) -> dict[str, OrderWeights]:
 
 
 def write_fitted_weights(home: Path, model: str, weights: OrderWeights) -> None:
-    """Store a domain's order weights for one model."""
+    """Store a table's order weights for one model."""
     _write_all(home, {**read_fitted_weights(home), model: weights})
 
 
@@ -43,7 +43,7 @@ def delete_fitted_weights(home: Path, model: str) -> bool:
 
 
 def _write_all(home: Path, weights: dict[str, OrderWeights]) -> None:
-    """Write all weights, and touch the index so that servers read the domain again."""
+    """Write all weights, and touch the index so that servers read the table again."""
     packed = {
         model: np.array(fitted, "<f8").reshape(_SHAPE).tobytes() for model, fitted in sorted(weights.items())
     }

@@ -10,8 +10,8 @@ import enum
 from collections.abc import Mapping
 from pathlib import Path
 
-from ngram_builders.registry.domains import PARSE_ERRORS, read_record, write_record
 from ngram_builders.registry.locks import hold_lock
+from ngram_builders.registry.ngram_table import PARSE_ERRORS, read_record, write_record
 
 _CHOICES_FILE = "folders.msgpack"
 _LOCK_FILE = ".lock"  # that of the registry

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command line reads origins without NumPy
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
 
 _MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
 _MAX_TEXT_LENGTH = 200  # of what a stranger's file says
@@ -31,14 +31,14 @@ def is_time(seconds: float) -> bool:
     return 0 <= seconds < _MAX_TIME
 
 
-def origin_of(domain: NgramTable) -> Origin:
+def origin_of(table: NgramTable) -> Origin:
     """What may be told of a table to people who get its table."""
-    if "imported" in domain.recipe:
-        return read_origin(domain.recipe)
+    if "imported" in table.recipe:
+        return read_origin(table.recipe)
     return Origin(
-        model=str(domain.recipe.get("model") or ""),
-        built=domain.built,
-        sources=", ".join(root.name for root in domain.roots),
+        model=str(table.recipe.get("model") or ""),
+        built=table.built,
+        sources=", ".join(root.name for root in table.roots),
     )
 
 

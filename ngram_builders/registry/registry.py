@@ -1,6 +1,6 @@
-"""The n-gram tables of one user: a folder per domain, and a record of which domains serve what.
+"""The n-gram tables of one user: a folder per table, and a record of which tables serve what.
 
-In: a function that writes a table, or a file to serve. Out: domains with weights. Knows no tokens. What is written
+In: a function that writes a table, or a file to serve. Out: tables with weights. Knows no tokens. What is written
 is complete before it is renamed into place, and one writer at a time renames; readers take no lock and see either
 the old or the new.
 """
@@ -34,7 +34,9 @@ from ngram_builders.registry.cleanup import (
     remove_superseded,
     total_size,
 )
-from ngram_builders.registry.domains import (
+from ngram_builders.registry.folder_choices import forget_missing_folders
+from ngram_builders.registry.locks import hold_lock
+from ngram_builders.registry.ngram_table import (
     DEFAULT_WEIGHT,
     INDEX_FILE,
     PARSE_ERRORS,
@@ -46,17 +48,15 @@ from ngram_builders.registry.domains import (
     is_name,
     make_index,
     move_table,
-    read_domain,
+    read_ngram_table,
     table_name,
     write_record,
 )
-from ngram_builders.registry.folder_choices import forget_missing_folders
-from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import scratch_path, write_error
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
 
-BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same domain
+BUILD_LOCK_TIMEOUT = 3600.0  # seconds that a build waits for another one of the same table
 _ASSIGNMENTS_FILE = "workspaces.msgpack"
 _BUSY_TIMEOUT = 5.0  # seconds that a removal waits for a build
 
@@ -66,7 +66,7 @@ class _Snapshot:
     """The registry's state at one generation."""
 
     generation: Hashable
-    domains: dict[str, NgramTable]
+    tables: dict[str, NgramTable]
     assignments: Assignments
 
 
@@ -78,7 +78,7 @@ class Registry:
         self.folder = default if folder is None else folder
         self.latest: _Snapshot | None = None
 
-    # --- domains ----------------------------------------------------------------------------------------------
+    # --- tables ----------------------------------------------------------------------------------------------
 
     def install(
         self,
@@ -92,14 +92,14 @@ class Registry:
         kept: Sequence[Path] = (),
         partitions: Sequence[Callable[[Path], TableSummary]] = (),
     ) -> NgramTable:
-        """Write a table and make it the domain's current one; the old one serves until then.
+        """Write a table's files and make them its current ones; the old ones serve until then.
 
         recipe, the build's options in values that msgpack can hold, is kept with the table. Without overwrite
-        UserError is raised if the domain exists by then. kept: the base and the segments to which the new file is
+        UserError is raised if the table exists by then. kept: the base and the segments to which the new file is
         added as a segment; the summary is then of all of them. partitions: write the other files of a base.
         """
         check_weight(weight)
-        home = self.domain_folder(name)
+        home = self.table_folder(name)
         writes = (write_table, *partitions)
         scratches = [scratch_path(home / "table") for _ in writes]
         try:
@@ -123,14 +123,14 @@ class Registry:
                     scratch.unlink()
         return self.find(name)
 
-    def domain_folder(self, name: str) -> Path:
-        """A domain's folder, created if it is missing: its table, its index, and what builds keep beside them."""
+    def table_folder(self, name: str) -> Path:
+        """A table's folder, created if it is missing: its files, its index, and what builds keep beside them."""
         return self._create_folder(check_name(name))
 
     @contextmanager
     def lock_for_build(self, name: str) -> Iterator[Path]:
-        """The domain's folder, for one build at a time; a second one waits until the first has ended."""
-        home = self.domain_folder(name)
+        """The table's folder, for one build at a time; a second one waits until the first has ended."""
+        home = self.table_folder(name)
         lock = hold_lock(home / BUILD_LOCK, BUILD_LOCK_TIMEOUT)
         with ExitStack() as stack:
             try:
@@ -147,34 +147,34 @@ class Registry:
             return []
         return [name for name in entries if is_name(name) and has_index(self.folder / name)]
 
-    def domains(self) -> list[NgramTable]:
-        """Every domain by name, those with a fault included."""
-        return [domain for name in self.names() if (domain := read_domain(self.folder / name))]
+    def tables(self) -> list[NgramTable]:
+        """Every table by name, those with a fault included."""
+        return [table for name in self.names() if (table := read_ngram_table(self.folder / name))]
 
     def find(self, name: str) -> NgramTable:
-        """The domain of that name; UserError if there is none."""
+        """The table of that name; UserError if there is none."""
         check_name(name)
-        domain = read_domain(self.folder / name) if name in self.names() else None
-        if domain is None:
+        table = read_ngram_table(self.folder / name) if name in self.names() else None
+        if table is None:
             known = ", ".join(self.names()) or "none yet"
             raise UserError(f"no n-gram table is named {name!r} (known: {known}); run: spd-lsp build-ngrams REPO")
-        return domain
+        return table
 
     def check_new_name(self, name: str) -> str:
-        """Return the name if a domain can be made with it, or has it already."""
+        """Return the name if a table can be made with it, or has it already."""
         if check_name(name).lower() in KNOWN_LANGUAGES and name not in self.names():
-            remedy = f"choose another name, such as --domain {name}-code"
+            remedy = f"choose another name, such as --name {name}-code"
             raise UserError(f"{name!r} is a language, and built-in tables are named after languages; {remedy}")
         return name
 
     def check_free(self, name: str, remedy: str = "") -> None:
-        """Refuse the name of a domain that exists."""
+        """Refuse the name of a table that exists."""
         if name in self.names():
             remedy = remedy or f"choose another name, or first run: spd-lsp ngrams remove {name}"
             raise UserError(f"an n-gram table named {name} exists already; {remedy}")
 
     def remove(self, name: str) -> None:
-        """Delete a domain, its tables and its assignments; UserError during a build, which would bring it back."""
+        """Delete a table, its files and its assignments; UserError during a build, which would bring it back."""
         self.find(name)
         try:
             with hold_lock(self.folder / name / BUILD_LOCK, _BUSY_TIMEOUT):
@@ -187,7 +187,7 @@ class Registry:
             self._delete(name)
 
     def _delete(self, name: str) -> None:
-        """Delete a domain; without its index a folder is no domain, so that goes first."""
+        """Delete a table; without its index a folder holds none, so that goes first."""
         (self.folder / name / INDEX_FILE).unlink(missing_ok=True)
         assignments = self.assignments()
         self._write_assignments(assignments.only(assignments.names() - {name}))
@@ -196,15 +196,15 @@ class Registry:
     # --- what serves a file -----------------------------------------------------------------------------------
 
     def assign_workspace(self, workspace: Path, weights: Sequence[tuple[str, float]]) -> None:
-        """Serve the files below a folder from these domains only; an empty assignment undoes it."""
+        """Serve the files below a folder from these tables only; an empty assignment undoes it."""
         self._assign("workspaces", str(workspace.resolve()), weights)
 
     def add_to_folder(self, folder: Path, weights: Sequence[tuple[str, float]]) -> None:
-        """Serve the files below a folder from these domains as well; an empty assignment undoes it."""
+        """Serve the files below a folder from these tables as well; an empty assignment undoes it."""
         self._assign("additions", str(folder.resolve()), weights)
 
     def assign_language(self, language: str, weights: Sequence[tuple[str, float]]) -> None:
-        """Serve a language's files from these domains as well, anywhere; an empty assignment undoes it."""
+        """Serve a language's files from these tables as well, anywhere; an empty assignment undoes it."""
         if weights and language not in KNOWN_LANGUAGES:
             raise UserError(f"unknown language {language!r}; choose one of: {', '.join(sorted(KNOWN_LANGUAGES))}")
         self._assign("languages", language, weights)
@@ -214,7 +214,7 @@ class Registry:
         self._assign("dependencies", str(project.resolve()), weights)
 
     def assign_like(self, name: str, model_name: str) -> None:
-        """Have a domain of another model serve wherever this one was chosen to."""
+        """Have a table of another model serve wherever this one was chosen to."""
         with self._writing():
             self._write_assignments(self.assignments().with_alias(name, self.find(model_name).name))
 
@@ -229,7 +229,7 @@ class Registry:
             self._write_assignments(replace(before, **changed))
 
     def _check_assignment(self, weights: Sequence[tuple[str, float]]) -> Assignment:
-        """The assignment if its domains exist and its weights are valid."""
+        """The assignment if its tables exist and its weights are valid."""
         return tuple((self.find(name).name, check_weight(float(weight))) for name, weight in weights)
 
     def assignments(self) -> Assignments:
@@ -249,30 +249,30 @@ class Registry:
             file.replace(file.with_name(f"{_ASSIGNMENTS_FILE}.bad"))
         write_record(file, assignments.to_record())
 
-    def domains_for(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
-        """The domains for a file with their weights, by the rule of `ngram_builders.registry.assignments`.
+    def tables_for(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
+        """The tables for a file with their weights, by the rule of `ngram_builders.registry.assignments`.
 
         While nothing is rebuilt this costs no more than generation().
         """
         state = self._read_snapshot()
-        choices = choices_for(state.assignments, state.domains, file and file.resolve(), language)
-        return [(state.domains[name], choice.weight) for name, choice in choices.items()]
+        choices = choices_for(state.assignments, state.tables, file and file.resolve(), language)
+        return [(state.tables[name], choice.weight) for name, choice in choices.items()]
 
     def choices_for(self, file: Path, language: str | None) -> dict[str, Choice]:
         """The same by name, with why each of them serves the file."""
         state = self._read_snapshot()
-        return choices_for(state.assignments, state.domains, file.resolve(), language)
+        return choices_for(state.assignments, state.tables, file.resolve(), language)
 
     def _read_snapshot(self) -> _Snapshot:
         """The registry's state, read again only when something changed."""
         generation = self.generation()
         if self.latest is None or self.latest.generation != generation:
-            domains = {domain.name: domain for domain in self.domains()}
-            self.latest = _Snapshot(generation, domains, self.assignments())
+            tables = {table.name: table for table in self.tables()}
+            self.latest = _Snapshot(generation, tables, self.assignments())
         return self.latest
 
     def generation(self) -> Hashable:
-        """A value that changes whenever a domain is built, assigned or removed; costs a stat per domain."""
+        """A value that changes whenever a table is built, assigned or removed; costs a stat per table."""
         stamps = [file_stamp(self.folder / _ASSIGNMENTS_FILE)]
         with suppress(OSError):
             stamps += sorted(file_stamp(Path(entry.path) / INDEX_FILE) for entry in os.scandir(self.folder))
@@ -283,7 +283,7 @@ class Registry:
     def prune(self, *, gone: bool = False, dry_run: bool = False) -> tuple[list[Leftover], list[Leftover]]:
         """Delete what is not needed. -> what was deleted, and what could not be.
 
-        With gone, also domains whose repositories are all gone, and what was chosen for folders that are.
+        With gone, also tables whose repositories are all gone, and what was chosen for folders that are.
         """
         try:
             if not self.folder.is_dir():
@@ -291,7 +291,7 @@ class Registry:
         except OSError as error:
             raise self._write_error(error) from error
         with self._writing():
-            leftovers = [*find_leftovers(self.folder), *(self._domains_without_roots() if gone else [])]
+            leftovers = [*find_leftovers(self.folder), *(self._tables_without_roots() if gone else [])]
             failed = [] if dry_run else [leftover for leftover in leftovers if not self._try_to_remove(leftover)]
             kept = self.assignments().only(self.names())
             if gone:
@@ -302,16 +302,16 @@ class Registry:
                     forget_missing_folders(self.folder)
         return [leftover for leftover in leftovers if leftover not in failed], failed
 
-    def _domains_without_roots(self) -> Iterator[Leftover]:
-        """Domains whose repositories are all gone, and packages that no project depends on."""
+    def _tables_without_roots(self) -> Iterator[Leftover]:
+        """Tables whose repositories are all gone, and packages that no project depends on."""
         used = self.assignments().only_existing().names()
-        for domain in self.domains():
-            if "package" in domain.recipe and domain.name not in used:
+        for table in self.tables():
+            if "package" in table.recipe and table.name not in used:
                 reason = "no project that is still there depends on it"
-                yield Leftover(self.folder / domain.name, reason, total_size(self.folder / domain.name))
-            elif domain.roots and not any(root.exists() for root in domain.roots):
-                reason = f"its repository is gone: {', '.join(map(str, domain.roots))}"
-                yield Leftover(self.folder / domain.name, reason, total_size(self.folder / domain.name))
+                yield Leftover(self.folder / table.name, reason, total_size(self.folder / table.name))
+            elif table.roots and not any(root.exists() for root in table.roots):
+                reason = f"its repository is gone: {', '.join(map(str, table.roots))}"
+                yield Leftover(self.folder / table.name, reason, total_size(self.folder / table.name))
 
     def _try_to_remove(self, leftover: Leftover) -> bool:
         """Whether the system let a leftover be removed."""
@@ -342,7 +342,7 @@ class Registry:
         return None
 
     def _create_folder(self, name: str = "") -> Path:
-        """Create the registry's folder, readable by its owner only, and a domain's folder in it."""
+        """Create the registry's folder, readable by its owner only, and a table's folder in it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             (self.folder / name).mkdir(exist_ok=True, mode=0o700)

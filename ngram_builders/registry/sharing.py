@@ -17,7 +17,7 @@ from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.registry.cleanup import total_size
-from ngram_builders.registry.domains import NgramTable, check_name, is_name
+from ngram_builders.registry.ngram_table import NgramTable, check_name, is_name
 from ngram_builders.registry.origin import Origin, origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.shared_folder import SharedFolder, digest_of, explain_failure, fetch, open_folder
@@ -52,27 +52,27 @@ def push(registry: Registry, name: str, address: str, *, replace: bool = False) 
 
     Without replace, one that stays is newer, or not from the same sources and model.
     """
-    domain, folder = registry.find(name), open_folder(address)
+    table, folder = registry.find(name), open_folder(address)
     scratch = scratch_path(registry.folder / "push")
     try:
         export_table(registry, name, scratch)
-        table = SharedTable(name, digest_of(scratch), total_size(scratch), origin_of(domain))
+        pushed = SharedTable(name, digest_of(scratch), total_size(scratch), origin_of(table))
         with explain_failure(folder.address):
             before = _read(folder, name)
-            if before is not None and before.digest == table.digest:
+            if before is not None and before.digest == pushed.digest:
                 return None
-            if before is not None and not replace and not _is_older(before.origin, table.origin):
+            if before is not None and not replace and not _is_older(before.origin, pushed.origin):
                 raise UserError(
                     f"{folder.address} has another table {name}{_from(before.origin)}; replace it with --replace, "
-                    "or build yours under another name with --domain"
+                    "or build yours under another name with --name"
                 )
-            folder.put(table.file, scratch)
-            _write(folder, table, scratch)
+            folder.put(pushed.file, scratch)
+            _write(folder, pushed, scratch)
             if before is not None:
                 folder.delete(before.file)
     finally:
         scratch.unlink(missing_ok=True)
-    return table
+    return pushed
 
 
 def pull(registry: Registry, name: str, address: str, *, replace: bool = False) -> NgramTable | None:
@@ -82,24 +82,24 @@ def pull(registry: Registry, name: str, address: str, *, replace: bool = False) 
     """
     folder = open_folder(address)
     with explain_failure(folder.address):
-        table = _read(folder, check_name(name))
-    if table is None:
+        shared = _read(folder, check_name(name))
+    if shared is None:
         raise UserError(f"{folder.address} has no table {name}; push it there, or name another")
-    known = next((domain for domain in registry.domains() if domain.name == name), None)
-    recorded = {"address": folder.address, "digest": table.digest}
+    known = next((table for table in registry.tables() if table.name == name), None)
+    recorded = {"address": folder.address, "digest": shared.digest}
     if known is not None and not known.fault and _pulled(known) == recorded:
         return None
     if known is not None and not replace and _pulled(known).get("address") != folder.address:
         registry.check_free(name, "remove it, or replace it with --replace")
-    free = shutil.disk_usage(registry.domain_folder(name)).free
-    if free < table.size:
-        raise UserError(f"{name} has {table.size:,} bytes, and only {free:,} are free; make room")
-    recipe = {"pulled": recorded, "imported": folder.address, **to_fields(table.origin)}
+    free = shutil.disk_usage(registry.table_folder(name)).free
+    if free < shared.size:
+        raise UserError(f"{name} has {shared.size:,} bytes, and only {free:,} are free; make room")
+    recipe = {"pulled": recorded, "imported": folder.address, **to_fields(shared.origin)}
     try:
-        return install_copy(registry, name, fetch(folder, table.file, table.size, table.digest), recipe)
+        return install_copy(registry, name, fetch(folder, shared.file, shared.size, shared.digest), recipe)
     except TableError as error:
         remedy = "ask whoever pushed it to push it again, with this version of spd-lsp"
-        raise UserError(f"cannot use {table.file} in {folder.address}: {error.cause}; {remedy}") from error
+        raise UserError(f"cannot use {shared.file} in {folder.address}: {error.cause}; {remedy}") from error
 
 
 def list_shared(address: str) -> list[str]:
@@ -115,13 +115,13 @@ def list_shared(address: str) -> list[str]:
 
 def list_pulled(registry: Registry) -> list[tuple[str, str]]:
     """The tables that were pulled, each with its address."""
-    pulled = ((domain.name, _pulled(domain).get("address")) for domain in registry.domains())
+    pulled = ((table.name, _pulled(table).get("address")) for table in registry.tables())
     return [(name, address) for name, address in pulled if isinstance(address, str)]
 
 
-def _pulled(domain: NgramTable) -> Mapping[str, Any]:
+def _pulled(table: NgramTable) -> Mapping[str, Any]:
     """Where a table was pulled from, and its digest; nothing if it was not pulled."""
-    recorded = domain.recipe.get("pulled")
+    recorded = table.recipe.get("pulled")
     return recorded if isinstance(recorded, dict) else {}
 
 

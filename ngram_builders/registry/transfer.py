@@ -1,4 +1,4 @@
-"""A domain's table -> one file to give away, and such a file -> a domain. The file is the table without its texts.
+"""A registered table -> one file to give away, and such a file -> a registered table. It is without its texts.
 
 Its header has the tokenizer, the orders, the counts and the languages; where it was built from stays in the
 registry's index. Knows no text and no models.
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.origin import origin_of, read_origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.scratch import read_chunks, replace_file, scratch_path
@@ -26,28 +26,28 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def export_table(registry: Registry, name: str, file: Path, *, replace: bool = False) -> Path:
-    """Copy a domain's table to a file, or into a folder as NAME.ngt, completely or not at all. -> where it is."""
-    domain = registry.find(name)
-    if domain.fault:
-        raise UserError(domain.fault)
+    """Copy a table to a file, or into a folder as NAME.ngt, completely or not at all. -> where it is."""
+    table = registry.find(name)
+    if table.fault:
+        raise UserError(table.fault)
     target = file / f"{name}.ngt" if file.is_dir() else file
     if target.exists() and not replace:
         raise UserError(f"{target} exists; choose another file or add --replace")
-    files = [Table.open(path) for path in domain.paths]
+    files = [Table.open(path) for path in table.paths]
     for one in files:
         one.verify()
-    with _joined(files, domain) as table:
-        replace_file(target, table.parts_without_texts(to_fields(origin_of(domain))))
+    with _joined(files, table) as joined:
+        replace_file(target, joined.parts_without_texts(to_fields(origin_of(table))))
     return target
 
 
 @contextmanager
-def _joined(files: Sequence[Table], domain: NgramTable) -> Iterator[Table]:
+def _joined(files: Sequence[Table], table: NgramTable) -> Iterator[Table]:
     """One file with the counts of all of a table's."""
     if len(files) == 1:
         yield files[0]
         return
-    base, scratch = files[0].summary, scratch_path(domain.path)
+    base, scratch = files[0].summary, scratch_path(table.path)
     try:
         write_table(
             scratch,
@@ -56,9 +56,9 @@ def _joined(files: Sequence[Table], domain: NgramTable) -> Iterator[Table]:
             vocab_size=base.vocab_size,
             orders=base.orders,
             min_count=dict(zip(base.orders, base.min_count, strict=True)),
-            tokens=domain.tokens,
-            files=domain.files,
-            sources=domain.sources,
+            tokens=table.tokens,
+            files=table.files,
+            sources=table.sources,
         )
         yield Table.open(scratch)
     finally:
@@ -74,13 +74,13 @@ def import_table(
     replace: bool = False,
     recipe: Mapping[str, Any] = _NOTHING,
 ) -> NgramTable:
-    """Install a table from a file as a domain, by default named after the file; its data is verified.
+    """Install a table from a file, by default named after the file; its data is verified.
 
-    With a fingerprint, a table for another tokenizer is refused; without replace, an existing domain stays.
+    With a fingerprint, a table for another tokenizer is refused; without replace, an existing table stays.
     """
     name = registry.check_new_name(file.stem if name is None else name)
     if not replace:
-        registry.check_free(name, "choose another name with --domain, or replace it with --replace")
+        registry.check_free(name, "choose another name with --name, or replace it with --replace")
     try:
         table = Table.open(file)
         if fingerprint in (None, table.summary.fingerprint):

@@ -17,7 +17,7 @@ from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
 from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_bytes, format_count, progress
+from spd_lsp.output.progress import ReportProgress, format_bytes, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ _POSITIVE = click.IntRange(1)
 _PATH = LocalPath(path_type=Path)
 
 
-@click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --domain mine --dry-run")
+@click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --name mine --dry-run")
 @click.argument("repos", metavar="REPO...", nargs=-1, type=_PATH)
-@click.option("--domain", metavar="NAME", help="Name of the table (default: the folder's name).")
+@click.option("--name", metavar="NAME", help="Name of the table (default: the folder's name).")
 @click.option("--language", metavar="L", help="Count only this language, such as python.")
 @click.option(
     "--include",
@@ -102,8 +102,8 @@ def build_ngrams(
         click.echo(skipped_files.explain(why, repos, selection))
         return
     reads_only = dry_run or list_skipped is not None
-    if options["domain"] and not (reads_only or dependencies or replace):
-        _check_domain(context.obj, options["domain"], repos)
+    if options["name"] and not (reads_only or dependencies or replace):
+        _check_replacement(context.obj, options["name"], repos)
     try:
         with progress() as report:
             if list_skipped is not None:
@@ -132,7 +132,7 @@ def count(
     repos: Sequence[Path],
     report: ReportProgress,
     *,
-    domain: str | None,
+    name: str | None,
     engine: str,
     model: str,
     where: Mapping[str, Any] = MappingProxyType({}),
@@ -145,9 +145,7 @@ def count(
     folder = locate(model)
     tokens = ModelTokenizer(folder)
     options |= {
-        "end_of_text": tokens.end_of_text,
-        "fingerprint": tokens.fingerprint,
-        "vocab_size": tokens.vocab_size,
+        "token_space": tokens.space,
         "registry": open_registry(settings),
         "report": report,
     }
@@ -155,15 +153,15 @@ def count(
         if options.pop("min_files", 1) > 1:
             raise UserError("--min-files works with --engine local only; leave one of the two out")
         where = {**CLUSTER_DEFAULTS, **where}
-        return count_in_tasks(repos, domain, absolute_model_name(model), where=where, **options)
+        return count_in_tasks(repos, name, absolute_model_name(model), where=where, **options)
     if where:
         option = "--" + next(iter(where)).replace("_", "-")
         raise UserError(f"{option} works with --engine datatrove only; add that option")
     from ngram_builders.build import build
 
     companions = bundled_tables(model, folder)
-    name = absolute_model_name(model)
-    return build(repos, domain, tokens.encode_batch, model=name, companion_tables=companions, **options)
+    options |= {"model": absolute_model_name(model), "companion_tables": companions}
+    return build(repos, name, tokens.encode_batch, **options)
 
 
 def _check_language(language: str | None) -> None:
@@ -174,18 +172,18 @@ def _check_language(language: str | None) -> None:
         raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(KNOWN_LANGUAGES))}")
 
 
-def _check_domain(settings: Settings, name: str, repos: Sequence[Path]) -> None:
+def _check_replacement(settings: Settings, name: str, repos: Sequence[Path]) -> None:
     """Ask before a table is lost that was not built from these repositories, nor from one that has moved."""
-    domain = next((one for one in open_registry(settings).domains() if one.name == name), None)
-    if domain is None or (domain.fault and not domain.roots):
+    table = next((one for one in open_registry(settings).tables() if one.name == name), None)
+    if table is None or (table.fault and not table.roots):
         return
-    roots = [*domain.roots, *map(Path, domain.recipe.get("rows", ()))]
+    roots = [*table.roots, *map(Path, table.recipe.get("rows", ()))]
     named = {path for repo in repos for path in (repo.resolve(), repo.absolute())}
     if any(root in named or not root.exists() for root in roots):
         return
-    source = ", ".join(map(str, roots)) or domain.recipe.get("imported") or domain.recipe.get("package")
+    source = ", ".join(map(str, roots)) or table.recipe.get("imported") or table.recipe.get("package")
     loss = f"the table {name} is from {source or 'elsewhere'} and would be replaced"
-    ask(loss, "Replace it?", "choose another name with --domain, or add --replace")
+    ask(loss, "Replace it?", "choose another name with --name, or add --replace")
 
 
 def _parse_orders(text: str) -> tuple[int, ...]:
@@ -219,7 +217,7 @@ def describe_build(summary: BuildSummary) -> str:
     """Describe what was counted, what that took, what was skipped and why, and where the table is."""
     each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= _MIN_NGRAMS_FOR_SIZE else ""
     lines = [
-        f"{summary.domain}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
+        f"{summary.name}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
         f"{summary.ngrams:,} n-grams, {summary.bytes / 2**20:.1f} MiB{each}, {summary.seconds:.1f} s",
         *_describe_work(summary),
         *_describe_perplexity(summary),

@@ -16,8 +16,8 @@ from spd_lsp.command_options import model_options, print_status
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.lsp.options import converted, field_name, hint
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_count
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings, invalid_reason
 
 if TYPE_CHECKING:

@@ -25,5 +25,5 @@ def connect(path: str, check: bool) -> None:
         wire.close()
     elif not relay(wire):
         raise UserError(
-            f"the server at {where} ended the connection; start it again, then restart spd-lsp in the editor"
+            f"the server at {where} closed the connection; start it again, then restart spd-lsp in the editor"
         )

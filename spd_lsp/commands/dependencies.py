@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.progress import ReportProgress, format_count
+from spd_lsp.output.progress import ReportProgress, format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
 
 
 def count_dependencies(
@@ -31,25 +31,19 @@ def count_dependencies(
     from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
 
     tokens = ModelTokenizer(locate(model))
-    options = CountOptions(
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
-        end_of_text=tokens.end_of_text,
-        orders=ORDERS,
-        min_count=min_count_by_order(ORDERS, 1),
-    )
+    options = CountOptions(token_space=tokens.space, orders=ORDERS, min_count=min_count_by_order(ORDERS, 1))
     packages = find_packages(project.resolve(), settings.python_interpreter)
     target = PackageTables(open_registry(settings), absolute_model_name(model), tokens.encode_batch, options)
     return build_dependencies(project, packages, target, report, has_time)
 
 
-def describe_dependencies(project: Path, domains: Sequence[NgramTable]) -> str:
+def describe_dependencies(project: Path, tables: Sequence[NgramTable]) -> str:
     """Describe which packages serve a project."""
-    if not domains:
+    if not tables:
         return (
             f"{project}: no installed packages that it imports or declares; looked in .venv, venv, .conda, env, "
             "VIRTUAL_ENV, CONDA_PREFIX, node_modules, Go's module cache and Cargo's registry"
         )
-    tokens = sum(domain.tokens for domain in domains)
-    names = ", ".join(str(domain.recipe["package"]) for domain in domains)
-    return f"{project} is served by {format_count(len(domains), 'package')}, {tokens:,} tokens: {names}"
+    tokens = sum(table.tokens for table in tables)
+    names = ", ".join(str(table.recipe["package"]) for table in tables)
+    return f"{project} is served by {format_count(len(tables), 'package')}, {tokens:,} tokens: {names}"

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable
 from ngram_builders.registry.model_match import (
-    covering_domains,
+    covering_tables,
     is_for_another_model,
     mismatch_message,
     model_label,
 )
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.kernel import load_kernel
 from ngram_builders.table.reader import Table
@@ -142,7 +142,7 @@ def check_tables(settings: Settings, tokens: ModelTokenizer, folder: Path) -> It
         yield _check_table(f"n-grams {language} (built in)", [path])
     if fault := registry.fault():
         yield Finding("n-grams in use", "error", fault)
-    tables = registry.domains()
+    tables = registry.tables()
     for table in tables:
         yield _check_registered(table, tables, absolute_model_name(settings.model), tokens.fingerprint)
     if missing := registry.assignments().names() - {table.name for table in tables}:
@@ -159,7 +159,7 @@ def _check_registered(table: NgramTable, tables: Sequence[NgramTable], model: st
         return Finding(subject, "error", table.fault)
     if table.fingerprint != fingerprint:
         fitting = [other for other in tables if other.fingerprint == fingerprint]
-        if names := covering_domains(fitting, table):
+        if names := covering_tables(fitting, table):
             text = f"for {model_label(table)}; {', '.join(names)} takes its place here"
             return Finding(subject, "ok", text)
         state: Literal["ok", "error"] = "ok" if is_for_another_model(table, model, fingerprint) else "error"

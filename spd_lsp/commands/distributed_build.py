@@ -45,7 +45,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_in_tasks(
-    repos: Sequence[Path], domain: str | None, model: str, *, fresh: bool, where: dict[str, Any], **options: Any
+    repos: Sequence[Path], name: str | None, model: str, *, fresh: bool, where: dict[str, Any], **options: Any
 ) -> BuildSummary:
     """Build in tasks. Nothing of earlier builds is reused, so every build is a fresh one."""
     try:
@@ -63,7 +63,7 @@ def count_in_tasks(
         folder=where["shared_folder"],
         sbatch=dict(map(_parse_option, where["slurm"])),
     )
-    return build(repos, domain, partial(_make_encoder, model), model=model, cluster=cluster, **options)
+    return build(repos, name, partial(_make_encoder, model), model=model, cluster=cluster, **options)
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:

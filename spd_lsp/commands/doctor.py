@@ -9,7 +9,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_options
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.progress import format_count
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 

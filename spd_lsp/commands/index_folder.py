@@ -21,7 +21,7 @@ from spd_lsp.commands.dependencies import count_dependencies
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.lsp.indexing.build_process import BuildTask
 from spd_lsp.ngrams.background_process import end_with_input
-from spd_lsp.progress import format_bytes, format_count
+from spd_lsp.output.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
 _MAX_FILES = 10_000
@@ -74,7 +74,7 @@ def _build_sources(settings: Settings, root: Path, model: str, unlimited: bool) 
         return ""
     _print_event("progress", share=0.0)
     progress = _Progress(size, unlimited)
-    options: dict[str, Any] = {"domain": None, "engine": "local", "model": model, "selection": selection}
+    options: dict[str, Any] = {"name": None, "engine": "local", "model": model, "selection": selection}
     summary = count(settings, [root], progress.report, **options)
     return format_count(summary.files, "file")
 
@@ -93,14 +93,14 @@ def _build_dependencies(settings: Settings, root: Path, model: str, unlimited: b
     def has_time() -> bool:
         return unlimited or time.process_time() < _MAX_SECONDS
 
-    domains = count_dependencies(settings, root, model, report, has_time)
-    new = sum(domain.built >= started for domain in domains)
+    tables = count_dependencies(settings, root, model, report, has_time)
+    new = sum(table.built >= started for table in tables)
     return format_count(new, "package") if new else ""
 
 
 def _recorded_selection(settings: Settings, root: Path, model: str) -> Selection:
     """What the user chose to count when the folder's table was built before."""
-    own = (one for one in open_registry(settings).domains() if one.roots == (root,))
+    own = (one for one in open_registry(settings).tables() if one.roots == (root,))
     return next((Selection.of(one.recipe) for one in own if one.recipe.get("model") == model), Selection())
 
 

@@ -23,8 +23,8 @@ from spd_lsp.models.checkpoint.stored_models import (
     repository_file_name,
     searched_folders,
 )
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_bytes, resumable_progress
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_bytes, resumable_progress
 from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, is_path
 
 _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)

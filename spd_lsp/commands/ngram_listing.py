@@ -12,7 +12,7 @@ from ngram_builders.registry.origin import read_origin
 
 if TYPE_CHECKING:
     from ngram_builders.registry.assignments import Assignment, Assignments
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.table.format import TableSummary
 
 
@@ -21,14 +21,14 @@ def megabytes(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
 
 
-def list_line(domain: NgramTable) -> str:
-    """One domain: its size, when it was built, for which model, and from what."""
+def list_line(table: NgramTable) -> str:
+    """One table: its size, when it was built, for which model, and from what."""
     from ngram_builders.registry.model_match import model_label
 
-    if domain.fault:
-        return f"{domain.name:24} broken: {domain.fault}"
-    facts = f"{domain.tokens:>12,} tokens {megabytes(domain.size):>12}  {_built(domain)}  {model_label(domain):12}"
-    return f"{domain.name:24} {facts} {_origin(domain)}"
+    if table.fault:
+        return f"{table.name:24} broken: {table.fault}"
+    facts = f"{table.tokens:>12,} tokens {megabytes(table.size):>12}  {_built(table)}  {model_label(table):12}"
+    return f"{table.name:24} {facts} {_origin(table)}"
 
 
 def built_in_line(language: str, summary: TableSummary) -> str:
@@ -73,97 +73,97 @@ def _weights(assignment: Assignment) -> str:
     return ", ".join(f"{name} ({weight:g})" for name, weight in assignment)
 
 
-def _built(domain: NgramTable) -> str:
+def _built(table: NgramTable) -> str:
     """When, in local time; of an imported table as its file says."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(read_origin(domain.recipe).built or domain.built))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(read_origin(table.recipe).built or table.built))
 
 
-def _origin(domain: NgramTable) -> str:
-    """Where a domain's counts come from."""
-    if "imported" in domain.recipe:
-        source = read_origin(domain.recipe).sources
-        return f"imported from {domain.recipe['imported']}" + (f": {source}" if source else "")
-    if "package" in domain.recipe:
-        return str(domain.recipe["package"])
-    missing = missing_sources(domain)
-    roots = (f"{root} (gone)" if root in missing else str(root) for root in domain.roots)
+def _origin(table: NgramTable) -> str:
+    """Where a table's counts come from."""
+    if "imported" in table.recipe:
+        source = read_origin(table.recipe).sources
+        return f"imported from {table.recipe['imported']}" + (f": {source}" if source else "")
+    if "package" in table.recipe:
+        return str(table.recipe["package"])
+    missing = missing_sources(table)
+    roots = (f"{root} (gone)" if root in missing else str(root) for root in table.roots)
     return ", ".join(roots) or "no sources"
 
 
-def missing_sources(domain: NgramTable) -> list[Path]:
-    """A domain's repositories that no longer exist."""
-    return [root for root in domain.roots if not root.exists()]
+def missing_sources(table: NgramTable) -> list[Path]:
+    """A table's repositories that no longer exist."""
+    return [root for root in table.roots if not root.exists()]
 
 
-def table_as_json(domain: NgramTable, assignments: Assignments) -> dict[str, Any]:
+def table_as_json(table: NgramTable, assignments: Assignments) -> dict[str, Any]:
     """All that is known about a table, for programs; sizes in bytes, times in seconds since 1970."""
-    used_by = {kind: _users(domain, users) for kind, users in assignments.by_kind().items()}
-    return {**asdict(domain), "used_by": used_by}
+    used_by = {kind: _users(table, users) for kind, users in assignments.by_kind().items()}
+    return {**asdict(table), "used_by": used_by}
 
 
-def _min_counts(domain: NgramTable) -> list[int]:
+def _min_counts(table: NgramTable) -> list[int]:
     """The least count per order in the table; none if it cannot be opened."""
     from ngram_builders.table.reader import Table
 
-    return [] if domain.fault else list(Table.open(domain.path).summary.min_count)
+    return [] if table.fault else list(Table.open(table.path).summary.min_count)
 
 
-def _cache_size(domain: NgramTable) -> int:
+def _cache_size(table: NgramTable) -> int:
     """Bytes that builds keep beside the table."""
     from ngram_builders.registry.cleanup import total_size
 
-    return max(0, total_size(domain.path.parent) - domain.size)
+    return max(0, total_size(table.path.parent) - table.size)
 
 
-def _fitted_models(domain: NgramTable) -> list[str]:
+def _fitted_models(table: NgramTable) -> list[str]:
     """The models that its order weights were fitted to."""
     from ngram_builders.registry.fitted_weights import read_fitted_weights
 
-    return sorted(read_fitted_weights(domain.path.parent))
+    return sorted(read_fitted_weights(table.path.parent))
 
 
-def _users(domain: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float]:
-    """The workspaces or languages that a domain is assigned to, with its weight there."""
-    return {user: dict(given)[domain.name] for user, given in assigned.items() if domain.name in dict(given)}
+def _users(table: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float]:
+    """The workspaces or languages that a table is assigned to, with its weight there."""
+    return {user: dict(given)[table.name] for user, given in assigned.items() if table.name in dict(given)}
 
 
-def details(domain: NgramTable, assignments: Assignments) -> str:
-    """All that is known about a domain, a fact a line."""
+def details(table: NgramTable, assignments: Assignments) -> str:
+    """All that is known about a table, a fact a line."""
     from ngram_builders.sources.rules.selection import Selection
 
     facts: dict[str, object] = {
-        "name": domain.name,
-        "sources": _origin(domain),
-        "built": _describe_built(domain),
-        "model": domain.recipe.get("model") or read_origin(domain.recipe).model or "not recorded",
-        "tokenizer": domain.fingerprint,
-        "languages": ", ".join(domain.languages),
-        "files": f"{domain.files:,}",
-        "tokens": f"{domain.tokens:,}",
-        "n-grams": f"{domain.ngrams:,}",
-        "orders": ", ".join(map(str, domain.orders)),
-        "min counts": ", ".join(map(str, _min_counts(domain))),
-        "size": f"{megabytes(domain.size)}, {domain.size / max(domain.ngrams, 1):.1f} bytes per n-gram",
-        "cache": f"{megabytes(_cache_size(domain))} of token ids, for the next build",
-        "weight": f"{domain.weight:g}",
-        "fitted for": ", ".join(_fitted_models(domain)) or "no model; it has the default order weights",
-        "used by": _describe_users(domain, assignments),
-        "table": domain.path,
-        **({"options": " ".join(options)} if (options := Selection.of(domain.recipe).as_options()) else {}),
-        **({"segments": f"{len(domain.segments)}, with what changed since"} if domain.segments else {}),
+        "name": table.name,
+        "sources": _origin(table),
+        "built": _describe_built(table),
+        "model": table.recipe.get("model") or read_origin(table.recipe).model or "not recorded",
+        "tokenizer": table.fingerprint,
+        "languages": ", ".join(table.languages),
+        "files": f"{table.files:,}",
+        "tokens": f"{table.tokens:,}",
+        "n-grams": f"{table.ngrams:,}",
+        "orders": ", ".join(map(str, table.orders)),
+        "min counts": ", ".join(map(str, _min_counts(table))),
+        "size": f"{megabytes(table.size)}, {table.size / max(table.ngrams, 1):.1f} bytes per n-gram",
+        "cache": f"{megabytes(_cache_size(table))} of token ids, for the next build",
+        "weight": f"{table.weight:g}",
+        "fitted for": ", ".join(_fitted_models(table)) or "no model; it has the default order weights",
+        "used by": _describe_users(table, assignments),
+        "table": table.path,
+        **({"options": " ".join(options)} if (options := Selection.of(table.recipe).as_options()) else {}),
+        **({"segments": f"{len(table.segments)}, with what changed since"} if table.segments else {}),
     }
     return "\n".join(f"{fact:10} {value}" for fact, value in facts.items())
 
 
-def _describe_built(domain: NgramTable) -> str:
-    if "imported" not in domain.recipe:
-        return _built(domain)
-    imported = time.strftime("%Y-%m-%d %H:%M", time.localtime(domain.built))
-    return f"{_built(domain) if read_origin(domain.recipe).built else 'not recorded'}, imported {imported}"
+def _describe_built(table: NgramTable) -> str:
+    if "imported" not in table.recipe:
+        return _built(table)
+    imported = time.strftime("%Y-%m-%d %H:%M", time.localtime(table.built))
+    return f"{_built(table) if read_origin(table.recipe).built else 'not recorded'}, imported {imported}"
 
 
-def _describe_users(domain: NgramTable, assignments: Assignments) -> str:
-    """Which files a domain serves, or how to make it serve some."""
+def _describe_users(table: NgramTable, assignments: Assignments) -> str:
+    """Which files a table serves, or how to make it serve some."""
     users = [
         f"{text.format(user)} ({weight:g})"
         for assigned, text in (
@@ -172,10 +172,10 @@ def _describe_users(domain: NgramTable, assignments: Assignments) -> str:
             (assignments.dependencies, "files in {}, which depends on it"),
             (assignments.languages, "{} files"),
         )
-        for user, weight in _users(domain, assigned).items()
+        for user, weight in _users(table, assigned).items()
     ]
-    if domain.roots:
-        users.append(f"files in its sources ({domain.weight:g}), unless their workspace has tables of its own")
-    language = next((name for name in domain.languages if name != "other"), "python")
-    command = f"spd-lsp ngrams use {domain.name}={domain.weight:g} --language {language}"
+    if table.roots:
+        users.append(f"files in its sources ({table.weight:g}), unless their workspace has tables of its own")
+    language = next((name for name in table.languages if name != "other"), "python")
+    command = f"spd-lsp ngrams use {table.name}={table.weight:g} --language {language}"
     return ", ".join(users) or f"nothing; run: {command}"

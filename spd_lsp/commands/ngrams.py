@@ -38,20 +38,20 @@ def ngrams() -> None:
 @ngrams.command("list", epilog=help_example("list --json"))
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @click.pass_obj
-def list_domains(settings: Settings, print_json: bool) -> None:
+def list_tables(settings: Settings, print_json: bool) -> None:
     """List the tables, and the choices made with `use`."""
     from ngram_builders.registry.folder_choices import FolderChoice, read_folder_choices
     from spd_lsp.commands.ngram_listing import assignment_lines, list_line, table_as_json
 
     registry = open_registry(settings)
-    problem, domains, assignments = registry.fault(), registry.domains(), registry.assignments()
+    problem, tables, assignments = registry.fault(), registry.tables(), registry.assignments()
     if print_json:
         choices = assignments.by_kind().items()
         chosen = {kind: {user: dict(given) for user, given in users.items()} for kind, users in choices}
-        tables = [table_as_json(domain, assignments) for domain in domains]
-        click.echo(json.dumps({"tables": tables, **chosen, "problem": problem}, default=str))
+        described = [table_as_json(table, assignments) for table in tables]
+        click.echo(json.dumps({"tables": described, **chosen, "problem": problem}, default=str))
     else:
-        lines = [list_line(domain) for domain in domains]
+        lines = [list_line(table) for table in tables]
         if not lines and not problem:
             lines = ["no n-gram tables yet; run: spd-lsp build-ngrams REPO"]
         for line in (*lines, *_built_in_lines(settings), *assignment_lines(assignments)):
@@ -77,25 +77,25 @@ def _built_in_lines(settings: Settings) -> Iterator[str]:
 @click.argument("name")
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @click.pass_obj
-def show_domain(settings: Settings, name: str, print_json: bool) -> None:
+def show_table(settings: Settings, name: str, print_json: bool) -> None:
     """Show everything that is known about a table."""
     from spd_lsp.commands.ngram_listing import details, table_as_json
 
     registry = open_registry(settings)
-    domain, assignments = registry.find(name), registry.assignments()
+    table, assignments = registry.find(name), registry.assignments()
     if print_json:
-        click.echo(json.dumps(table_as_json(domain, assignments), default=str))
-    if domain.fault:
-        raise UserError(f"n-gram table {name} is broken: {domain.fault}")
+        click.echo(json.dumps(table_as_json(table, assignments), default=str))
+    if table.fault:
+        raise UserError(f"n-gram table {name} is broken: {table.fault}")
     if not print_json:
-        click.echo(details(domain, assignments))
+        click.echo(details(table, assignments))
 
 
 @ngrams.command("remove", epilog=help_example("remove old-repo older-repo"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Remove also tables that you chose with `use`, without asking.")
 @click.pass_obj
-def remove_domains(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
+def remove_tables(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     """Delete tables; their repositories are not touched."""
     from spd_lsp.commands.ngram_listing import assignment_lines
 

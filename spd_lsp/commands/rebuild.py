@@ -15,12 +15,12 @@ from spd_lsp.commands.ngram_listing import missing_sources
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
-from spd_lsp.progress import progress
+from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
@@ -53,76 +53,76 @@ def rebuild(
     sources. A table that serves another model is kept, and a new one is built beside it and chosen wherever
     the old one is: each model uses its own.
     """
-    from ngram_builders.registry.model_match import covering_domains
+    from ngram_builders.registry.model_match import covering_tables
 
     if ends_with_input:
         end_with_input()
     registry = open_registry(settings)
     if names:
-        domains = [registry.find(name) for name in dict.fromkeys(names)]
+        tables = [registry.find(name) for name in dict.fromkeys(names)]
     else:
-        known = registry.domains()
-        fitting = [domain for domain in known if model and not _is_unfit(domain, model)]
-        domains = [
-            domain
-            for domain in known
-            if "package" not in domain.recipe
+        known = registry.tables()
+        fitting = [table for table in known if model and not _is_unfit(table, model)]
+        tables = [
+            table
+            for table in known
+            if "package" not in table.recipe
             and (
-                (_is_unfit(domain, model) and (domain.fault or not covering_domains(fitting, domain)))
-                or (everything and _has_sources(domain))
+                (_is_unfit(table, model) and (table.fault or not covering_tables(fitting, table)))
+                or (everything and _has_sources(table))
             )
         ]
-    if not domains:
+    if not tables:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
     failed = 0
     rebuilt: list[NgramTable] = []
-    for domain in domains:
-        beside = model is not None and not names and _serves_another_model(domain, model)
-        if beside and covering_domains(rebuilt, domain):
+    for table in tables:
+        beside = model is not None and not names and _serves_another_model(table, model)
+        if beside and covering_tables(rebuilt, table):
             continue
         try:
-            summary = _rebuild(settings, domain, model, beside=beside, fresh=fresh, incremental=incremental)
-            rebuilt.append(registry.find(summary.domain))
+            summary = _rebuild(settings, table, model, beside=beside, fresh=fresh, incremental=incremental)
+            rebuilt.append(registry.find(summary.name))
             if beside:
-                registry.assign_like(domain.name, summary.domain)
+                registry.assign_like(table.name, summary.name)
             click.echo(describe_build(summary))
         except UserError as error:
             failed += 1
-            click.echo(f"{domain.name} was not rebuilt: {error}", err=True)
+            click.echo(f"{table.name} was not rebuilt: {error}", err=True)
     if failed:
-        raise UserError(f"{failed} of {len(domains)} tables could not be rebuilt, see above")
+        raise UserError(f"{failed} of {len(tables)} tables could not be rebuilt, see above")
 
 
-def _is_unfit(domain: NgramTable, model: str | None) -> bool:
+def _is_unfit(table: NgramTable, model: str | None) -> bool:
     """Whether a table cannot serve a model; by default the one that it was built for."""
-    if domain.fault:
+    if table.fault:
         return True
-    if model is None and not _has_sources(domain):
+    if model is None and not _has_sources(table):
         return False
     try:
-        return domain.fingerprint != _load_tokens(model or _recorded_model(domain)).fingerprint
+        return table.fingerprint != _load_tokens(model or _recorded_model(table)).fingerprint
     except UserError:
         if model is not None:
             raise
         return True  # its model is gone; building it says so
 
 
-def _serves_another_model(domain: NgramTable, model: str) -> bool:
+def _serves_another_model(table: NgramTable, model: str) -> bool:
     """Whether a sound table was built for another model, which would lose it."""
     from ngram_builders.registry.model_match import is_for_another_model
 
-    if domain.fault:
+    if table.fault:
         return False
-    return is_for_another_model(domain, absolute_model_name(model), _load_tokens(model).fingerprint)
+    return is_for_another_model(table, absolute_model_name(model), _load_tokens(model).fingerprint)
 
 
-def _has_sources(domain: NgramTable) -> bool:
+def _has_sources(table: NgramTable) -> bool:
     """Whether a table was built here from repositories; not imported, and no package's."""
-    return not {"imported", "package"} & domain.recipe.keys()
+    return not {"imported", "package"} & table.recipe.keys()
 
 
-def _recorded_model(domain: NgramTable) -> str:
-    return str(domain.recipe.get("model") or "starter")
+def _recorded_model(table: NgramTable) -> str:
+    return str(table.recipe.get("model") or "starter")
 
 
 @cache
@@ -134,54 +134,54 @@ def _load_tokens(model: str) -> ModelTokenizer:
 
 
 def _rebuild(
-    settings: Settings, domain: NgramTable, model: str | None, *, beside: bool, fresh: bool, incremental: bool
+    settings: Settings, table: NgramTable, model: str | None, *, beside: bool, fresh: bool, incremental: bool
 ) -> BuildSummary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
-    _check_sources(domain)
-    engine = str(domain.recipe.get("engine") or "local")
-    options = _recorded_options(domain) | ({"incremental": incremental} if engine == "local" else {})
+    _check_sources(table)
+    engine = str(table.recipe.get("engine") or "local")
+    options = _recorded_options(table) | ({"incremental": incremental} if engine == "local" else {})
     with progress() as report:
         return count(
             settings,
-            [*domain.roots, *map(Path, domain.recipe.get("rows", ()))],
+            [*table.roots, *map(Path, table.recipe.get("rows", ()))],
             report,
-            domain=None if beside else domain.name,
+            name=None if beside else table.name,
             engine=engine,
-            model=model or _recorded_model(domain),
+            model=model or _recorded_model(table),
             fresh=fresh,
             **options,
         )
 
 
-def _recorded_options(domain: NgramTable) -> dict[str, Any]:
+def _recorded_options(table: NgramTable) -> dict[str, Any]:
     """Return the options of the last build; a damaged or old index leaves them to their defaults."""
-    orders = domain.recipe.get("orders") or domain.orders
+    orders = table.recipe.get("orders") or table.orders
     if not orders:
         return {}
-    min_count = domain.recipe.get("min_count") or [1] * len(orders)
+    min_count = table.recipe.get("min_count") or [1] * len(orders)
     return {
         "orders": tuple(orders),
         "min_count": dict(zip(orders, min_count, strict=True)),
-        "min_files": int(domain.recipe.get("min_files") or 1),
-        "selection": Selection.of(domain.recipe),
+        "min_files": int(table.recipe.get("min_files") or 1),
+        "selection": Selection.of(table.recipe),
     }
 
 
-def _check_sources(domain: NgramTable) -> None:
-    if "package" in domain.recipe:
+def _check_sources(table: NgramTable) -> None:
+    if "package" in table.recipe:
         raise UserError(
-            f"it is of the package {domain.recipe['package']}; run: spd-lsp ngrams remove {domain.name}, and then "
-            "build-ngrams PROJECT --dependencies for a project that depends on it"
+            f"it belongs to the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, "
+            "and then build-ngrams PROJECT --dependencies for a project that depends on it"
         )
-    if not _has_sources(domain):
+    if not _has_sources(table):
         raise UserError(
-            f"it was imported from {domain.recipe['imported']}, without its sources; import one that was built "
-            f"with this model, or run: spd-lsp ngrams remove {domain.name}"
+            f"it was imported from {table.recipe['imported']}, without its sources; import one that was built "
+            f"with this model, or run: spd-lsp ngrams remove {table.name}"
         )
-    if not domain.roots and not domain.recipe.get("rows"):
-        raise UserError(domain.fault or f"no repository is recorded for {domain.name}; build it with build-ngrams")
-    if gone := missing_sources(domain):
+    if not table.roots and not table.recipe.get("rows"):
+        raise UserError(table.fault or f"no repository is recorded for {table.name}; build it with build-ngrams")
+    if gone := missing_sources(table):
         raise UserError(
-            f"its repository is no longer at {', '.join(map(str, gone))}; run: spd-lsp build-ngrams REPO --domain "
-            f"{domain.name} with its new place, or spd-lsp ngrams remove {domain.name}"
+            f"its repository is no longer at {', '.join(map(str, gone))}; run: spd-lsp build-ngrams REPO --name "
+            f"{table.name} with its new place, or spd-lsp ngrams remove {table.name}"
         )

@@ -57,7 +57,7 @@ def serve(
 
     settings = dataclasses.replace(settings, model=absolute_model_name(model), device=device)
     if (stdio, socket is not None, http is not None).count(True) > 1:
-        raise UserError("--stdio, --socket and --http exclude each other; choose one")
+        raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)
@@ -80,7 +80,7 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.http.completions import CompletionThread
     from spd_lsp.http.serve import serve
     from spd_lsp.lsp.transport.access import private_socket, socket_path
-    from spd_lsp.safe_logging import log_to_stderr
+    from spd_lsp.output.safe_logging import log_to_stderr
 
     place, folder = parse_address(address), Path.cwd()
     leave_working_folder()

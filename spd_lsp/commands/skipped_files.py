@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spd_lsp.command_options import print_status
-from spd_lsp.printable import printable
+from spd_lsp.output.printable import printable
 
 if TYPE_CHECKING:
     from ngram_builders.sources.rules.selection import Selection
-    from spd_lsp.progress import ReportProgress
+    from spd_lsp.output.progress import ReportProgress
 
 
 def list_skipped(

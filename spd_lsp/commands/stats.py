@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.printable import as_json, printable
+from spd_lsp.output.printable import as_json, printable
 from spd_lsp.settings import Settings
 
 
@@ -31,7 +31,7 @@ def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
     if print_json:
         click.echo(as_json([dict(zip(heads, row, strict=True)) for row in rows]))
     elif not rows:
-        click.echo("nothing was counted yet")
+        click.echo("nothing has been counted yet")
     else:
         sums = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)]
         for language, source, *numbers in [heads, *rows, ("all", "", *sums)]:

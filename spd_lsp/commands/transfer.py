@@ -12,11 +12,11 @@ from ngram_builders.errors import UserError
 from spd_lsp.commands.ngram_listing import details, megabytes
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.progress import format_count
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
 
 _PATH = click.Path(path_type=Path)
 
@@ -27,7 +27,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--replace", is_flag=True, help="Overwrite existing files.")
 @click.option("--files", "list_files", is_flag=True, help="List the files whose code it counts.")
 @click.pass_obj
-def export_domains(
+def export_tables(
     settings: Settings, names: tuple[str, ...], target: Path, replace: bool, list_files: bool
 ) -> None:
     """Write tables to files that you can share.
@@ -41,38 +41,38 @@ def export_domains(
     if len(names) > 1 and not target.is_dir():
         raise UserError(f"{target} is not a folder, and several tables need one; create it, or name another")
     registry = open_registry(settings)
-    domains = [registry.find(name) for name in dict.fromkeys(names)]
-    for domain in domains:
-        file = export_table(registry, domain.name, target, replace=replace)
-        click.echo(f"exported {domain.name} to {file} ({megabytes(file.stat().st_size)})")
-        for line in _describe_exposure(domain, list_files):
+    tables = [registry.find(name) for name in dict.fromkeys(names)]
+    for table in tables:
+        file = export_table(registry, table.name, target, replace=replace)
+        click.echo(f"exported {table.name} to {file} ({megabytes(file.stat().st_size)})")
+        for line in _describe_exposure(table, list_files):
             click.echo(line)
 
 
-def _describe_exposure(domain: NgramTable, list_files: bool) -> Iterator[str]:
+def _describe_exposure(table: NgramTable, list_files: bool) -> Iterator[str]:
     """What can be read from an exported table."""
     from ngram_builders.counting.token_cache import read_indexed_files
     from ngram_builders.sources.discovery import display_path
 
-    contents = read_indexed_files(domain.path.parent, domain.layers, domain.fingerprint)
-    least = domain.recipe.get("min_files") or 1
-    files = format_count(domain.files, "file")
+    contents = read_indexed_files(table.path.parent, table.layers, table.fingerprint)
+    least = table.recipe.get("min_files") or 1
+    files = format_count(table.files, "file")
     code = f"what at least {least} of {files} have in common" if least > 1 else f"most of the code of {files}"
     hint = "" if list_files or contents is None else "; to list them, add --files"
     yield f"anyone who has it can reconstruct {code}{hint}"
     if contents is not None and contents.is_old:
-        yield f"it was built with older rules for masking secrets; first run: spd-lsp ngrams rebuild {domain.name}"
+        yield f"it was built with older rules for masking secrets; first run: spd-lsp ngrams rebuild {table.name}"
     if list_files:
         yield from (sorted(map(display_path, contents.files)) if contents else ["its files are not known here"])
 
 
-@click.command("import", epilog=help_example("import team.ngt --domain team"))
+@click.command("import", epilog=help_example("import team.ngt --name team"))
 @click.argument("file", type=_PATH)
-@click.option("--domain", metavar="NAME", help="Name of the table (default: the file's name).")
+@click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
 @click.option("--model", metavar="M", help="Refuse a table that was not built with this model's tokenizer.")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
 @click.pass_obj
-def import_domain(settings: Settings, file: Path, domain: str | None, model: str | None, replace: bool) -> None:
+def import_file(settings: Settings, file: Path, name: str | None, model: str | None, replace: bool) -> None:
     """Install a table from a file that `export` wrote.
 
     Its data is verified.
@@ -81,7 +81,7 @@ def import_domain(settings: Settings, file: Path, domain: str | None, model: str
 
     fingerprint, recipe = (_fingerprint_of(model), {"model": absolute_model_name(model)}) if model else (None, {})
     registry = open_registry(settings)
-    imported = import_table(registry, file, domain, fingerprint=fingerprint, replace=replace, recipe=recipe)
+    imported = import_table(registry, file, name, fingerprint=fingerprint, replace=replace, recipe=recipe)
     click.echo(details(imported, registry.assignments()))
     if not model:
         _warn_of_model(settings, imported)
@@ -99,7 +99,7 @@ def _fingerprint_of(model: str) -> str:
 @click.argument("address", metavar="ADDRESS")
 @click.option("--replace", is_flag=True, help="Replace another table of that name there.")
 @click.pass_obj
-def push_domains(settings: Settings, names: tuple[str, ...], address: str, replace: bool) -> None:
+def push_tables(settings: Settings, names: tuple[str, ...], address: str, replace: bool) -> None:
     """Copy tables to a folder from which others can pull them.
 
     ADDRESS is a folder, or one that fsspec knows such as s3://bucket/ngrams, if its package (s3fs) is installed.
@@ -108,11 +108,11 @@ def push_domains(settings: Settings, names: tuple[str, ...], address: str, repla
     from ngram_builders.registry.sharing import push
 
     registry = open_registry(settings)
-    for domain in [registry.find(name) for name in dict.fromkeys(names)]:
-        table = push(registry, domain.name, address, replace=replace)
-        done = f"pushed {domain.name} ({megabytes(table.size)})" if table else f"{domain.name} is there already"
+    for table in [registry.find(name) for name in dict.fromkeys(names)]:
+        pushed = push(registry, table.name, address, replace=replace)
+        done = f"pushed {table.name} ({megabytes(pushed.size)})" if pushed else f"{table.name} is there already"
         click.echo(f"{done}: {address}")
-        for line in _describe_exposure(domain, False) if table else ():
+        for line in _describe_exposure(table, False) if pushed else ():
             click.echo(line)
 
 
@@ -121,7 +121,7 @@ def push_domains(settings: Settings, names: tuple[str, ...], address: str, repla
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--replace", is_flag=True, help="Replace tables of the same names that came from elsewhere.")
 @click.pass_obj
-def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...], replace: bool) -> None:
+def pull_tables(settings: Settings, address: str | None, names: tuple[str, ...], replace: bool) -> None:
     """Install your team's tables, or update them.
 
     Their data is verified. Without a NAME, all tables at the ADDRESS are installed; without an ADDRESS, all tables
@@ -139,10 +139,10 @@ def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...]
     failed = 0
     for name, place in wanted:
         try:
-            domain = pull(registry, name, place, replace=replace)
-            click.echo(_describe_pulled(domain) if domain else f"{name} is up to date")
-            if domain:
-                _warn_of_model(settings, domain)
+            table = pull(registry, name, place, replace=replace)
+            click.echo(_describe_pulled(table) if table else f"{name} is up to date")
+            if table:
+                _warn_of_model(settings, table)
         except UserError as error:
             failed += 1
             click.echo(f"{name} was not pulled: {error}", err=True)
@@ -150,15 +150,15 @@ def pull_domains(settings: Settings, address: str | None, names: tuple[str, ...]
         raise UserError(f"{failed} of {len(wanted)} tables could not be pulled, see above")
 
 
-def _describe_pulled(domain: NgramTable) -> str:
+def _describe_pulled(table: NgramTable) -> str:
     from ngram_builders.registry.origin import read_origin
 
-    source = read_origin(domain.recipe).sources
-    facts = f"pulled {domain.name}: {domain.tokens:,} tokens{f' from {source}' if source else ''}"
-    return f"{facts}; to use it here: spd-lsp ngrams use {domain.name} --add"
+    source = read_origin(table.recipe).sources
+    facts = f"pulled {table.name}: {table.tokens:,} tokens{f' from {source}' if source else ''}"
+    return f"{facts}; to use it here: spd-lsp ngrams use {table.name} --add"
 
 
-def _warn_of_model(settings: Settings, domain: NgramTable) -> None:
+def _warn_of_model(settings: Settings, table: NgramTable) -> None:
     """Say if the default model has another tokenizer."""
-    if domain.fingerprint != _fingerprint_of(settings.model):
+    if table.fingerprint != _fingerprint_of(settings.model):
         click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)

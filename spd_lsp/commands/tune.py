@@ -11,14 +11,14 @@ from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_options
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.progress import ReportProgress, progress
+from spd_lsp.output.progress import ReportProgress, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.ngrams.weight_fitting import FitResult
 
@@ -105,7 +105,7 @@ def _fit_table(table: NgramTable, model: str, device: str, report: ReportProgres
     if fitted is None:
         raise UserError(
             f"n-gram table {table.name} was built from fewer than {MIN_FIT_TOKENS} tokens; add code and run: "
-            f"spd-lsp build-ngrams REPO --domain {table.name}"
+            f"spd-lsp build-ngrams REPO --name {table.name}"
         )
     return fitted
 

@@ -14,7 +14,7 @@ from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.registry.registry import Registry
 
 
@@ -52,7 +52,7 @@ def use(
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")
     if add + drop + replace > 1:
-        raise UserError("--add, --drop and --replace exclude each other; choose one")
+        raise UserError("--add, --drop and --replace cannot be combined; choose one")
     if (add or drop) and not names:
         raise UserError(f"name the tables to {'add' if add else 'drop'}")
     registry = open_registry(settings)
@@ -93,7 +93,7 @@ def use(
 
 def _serving(registry: Registry, folder: Path) -> list[str]:
     """The tables that serve a folder's files."""
-    return [domain.name for domain, _ in registry.domains_for(folder / "file", None)]
+    return [table.name for table, _ in registry.tables_for(folder / "file", None)]
 
 
 def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
@@ -110,12 +110,12 @@ def _parse_weight(registry: Registry, text: str) -> tuple[str, float]:
     return name, value
 
 
-def _warn_if_useless(domain: NgramTable, language: str | None) -> None:
+def _warn_if_useless(table: NgramTable, language: str | None) -> None:
     """Say what keeps a table from serving what it was chosen for."""
     from ngram_builders.sources.language_ids import related_languages
 
-    if domain.fault:
-        click.echo(f"{domain.name} serves nothing until it is repaired: {domain.fault}", err=True)
-    elif language and related_languages(language).isdisjoint(domain.languages):
-        languages = ", ".join(domain.languages)
-        click.echo(f"{domain.name} serves no {language} files: it was built from {languages}", err=True)
+    if table.fault:
+        click.echo(f"{table.name} serves nothing until it is repaired: {table.fault}", err=True)
+    elif language and related_languages(language).isdisjoint(table.languages):
+        languages = ", ".join(table.languages)
+        click.echo(f"{table.name} serves no {language} files: it was built from {languages}", err=True)

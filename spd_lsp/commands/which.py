@@ -14,8 +14,8 @@ from spd_lsp.commands.complete import read_position
 from spd_lsp.commands.ngrams import help_example, open_registry
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_count
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         {
             "table": one.name,
             "weight": one.weight,
-            "reason": choices[one.name].reason if one.domain else f"built in: comes with {model}",
+            "reason": choices[one.name].reason if one.table else f"built in: comes with {model}",
             **({} if history is None else _likeliest(one, history, tokens)),
         }
         for one in serving.tables

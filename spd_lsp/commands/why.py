@@ -12,13 +12,13 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.ngrams import help_example, open_registry
-from spd_lsp.printable import as_json
-from spd_lsp.progress import format_count
+from spd_lsp.output.printable import as_json
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.attribution import Attribution, Passage, Query
-    from ngram_builders.registry.domains import NgramTable
+    from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.reader import Table
     from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -38,7 +38,7 @@ class _Evidence:
 
 @click.command("why", epilog=help_example("why 'return self.registry.find(name)'"))
 @click.argument("text")
-@click.option("--domain", "names", metavar="NAME", multiple=True, help="Ask this table; may be repeated.")
+@click.option("--name", "names", metavar="NAME", multiple=True, help="Ask this table; may be repeated.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path),
@@ -80,10 +80,10 @@ def _named(registry: Registry, names: Sequence[str]) -> Iterator[tuple[str, list
     from ngram_builders.table.reader import Table
 
     for name in dict.fromkeys(names):
-        domain = registry.find(name)
-        if domain.fault:
-            raise UserError(domain.fault)
-        yield name, [Table.open(path) for path in domain.paths], domain
+        table = registry.find(name)
+        if table.fault:
+            raise UserError(table.fault)
+        yield name, [Table.open(path) for path in table.paths], table
 
 
 def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, list[Table], NgramTable | None]]:
@@ -93,24 +93,24 @@ def _serving(registry: Registry, file: Path, model: str) -> Iterator[tuple[str, 
     from spd_lsp.models.checkpoint.hub import bundled_tables, locate
 
     language = language_of(file) if file.suffix else None
-    domains = [domain for domain, _ in registry.domains_for(file, language)]
-    yield from _named(registry, [domain.name for domain in domains])
-    if not language and domains:
-        sources = Table.open(domains[0].path).summary.sources
+    tables = [table for table, _ in registry.tables_for(file, language)]
+    yield from _named(registry, [table.name for table in tables])
+    if not language and tables:
+        sources = Table.open(tables[0].path).summary.sources
         language = max(sources, key=sources.__getitem__)
     built_in = bundled_tables(model, locate(model))
     if language and (name := closest_language(language, built_in)):
         yield f"{name} (built in)", [Table.open(built_in[name])], None
-    elif not domains:
-        raise UserError(f"no n-gram table serves {file.parent}; run spd-lsp build-ngrams there, or use --domain")
+    elif not tables:
+        raise UserError(f"no n-gram table serves {file.parent}; run spd-lsp build-ngrams there, or use --name")
 
 
-def _ask(text: str, name: str, table: list[Table], domain: NgramTable | None, tokens: ModelTokenizer) -> _Evidence:
+def _ask(text: str, name: str, files: list[Table], table: NgramTable | None, tokens: ModelTokenizer) -> _Evidence:
     """Ask one table. A text in the middle of a line has other tokens than at its start: what knows more counts."""
     from ngram_builders.attribution import Query, attribute
 
     queries = [Query.of(tokens.encode(start + text), tokens.bytes_of) for start in ("", " ")]
-    asked = [_Evidence(name, query, attribute(query, table, domain, tokens.bytes_of)) for query in queries]
+    asked = [_Evidence(name, query, attribute(query, files, table, tokens.bytes_of)) for query in queries]
     return max(asked, key=lambda one: (_covered(one), one.found.held))
 
 

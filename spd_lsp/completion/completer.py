@@ -277,7 +277,7 @@ class Completer:
         place = buffer.place if buffer else str(document.path)
         files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
         files += live.texts_beside(document)
-        roots = (root for domain in live.synced.values() for root in domain.domain.roots)
+        roots = (root for table in live.synced.values() for root in table.table.roots)
         return RelatedFiles.of(place, roots, self.others.of(files, current=current))
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:

@@ -31,7 +31,7 @@ from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.ngrams.file_sync import NAME
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.printable import HIDDEN_CHARACTERS, printable
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
 
 SECRET_REASON = "every draft held what looks like a secret"
@@ -134,7 +134,8 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
 
 def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
     """A completion with the file and line where it stands elsewhere, if it does and that is known."""
-    place, bytes_of = one.match and one.match.place, inputs.texts.tokens.bytes_of
+    place = one.match.place if one.match else None
+    bytes_of = inputs.texts.tokens.bytes_of
     found = text_around(inputs.searched, place.document, place.at) if place and inputs.searched else None
     if place is None or found is None:
         return one

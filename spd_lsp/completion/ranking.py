@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
-from spd_lsp.progress import format_count
+from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")

@@ -21,6 +21,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.table.suffix_array import Rewriting
 from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
@@ -84,6 +85,11 @@ class ModelTokenizer:
         self.fill_format = choose_format(fill_format, config, self.is_special)
         self.repository_format = choose_repository_format(self.fill_format, config, self.is_special)
         self._encode_file = lru_cache(_FILES)(partial(ModelTokenizer.encode_inside, proxy(self)))  # likewise
+
+    @property
+    def space(self) -> TokenSpace:
+        """What an n-gram table must share with it."""
+        return TokenSpace(self.fingerprint, self.vocab_size, self.end_of_text)
 
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""

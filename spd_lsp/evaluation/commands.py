@@ -13,7 +13,7 @@ import click
 
 from spd_lsp.command_options import model_options, print_status
 from spd_lsp.evaluation.results import out_option, restrict_file_access
-from spd_lsp.progress import ReportProgress, resumable_progress
+from spd_lsp.output.progress import ReportProgress, resumable_progress
 
 if TYPE_CHECKING:
     from spd_lsp.evaluation.quality.run import QualityRun

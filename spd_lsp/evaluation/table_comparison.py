@@ -13,8 +13,8 @@ from spd_lsp.evaluation.quality.arms import FULL, Arm
 from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable
 from spd_lsp.evaluation.quality.metrics import keystrokes_saved
 from spd_lsp.evaluation.quality.store import Record
-from spd_lsp.printable import as_json, printable
-from spd_lsp.progress import ReportProgress, format_count
+from spd_lsp.output.printable import as_json, printable
+from spd_lsp.output.progress import ReportProgress, format_count
 
 _SHOWN = 3  # places at which a table harms
 

@@ -19,7 +19,7 @@ from spd_lsp.http.access import check_origin, check_token
 from spd_lsp.http.completions import CompletionThread
 from spd_lsp.http.fields import Fields, Refused
 from spd_lsp.http.metrics import Metrics
-from spd_lsp.safe_logging import user_message
+from spd_lsp.output.safe_logging import user_message
 
 MAX_BODY_BYTES = 16 << 20  # 256 files and a prompt are far below
 _PUBLIC = "/health"  # says that there is a server, and nothing else

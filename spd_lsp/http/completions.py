@@ -23,7 +23,7 @@ from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.http.open_files import OpenFiles
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.safe_logging import safe_traceback
 
 _UNNAMED = "untitled:http"  # a text whose client does not say where it is from
 _SLICE_SECONDS = 0.005  # longest that a request waits for idle work

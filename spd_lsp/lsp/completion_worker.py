@@ -17,7 +17,7 @@ from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled
 from spd_lsp.lsp.status import LOADING
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
-from spd_lsp.safe_logging import safe_traceback, user_message
+from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import NO_MODEL, Settings
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from spd_lsp.lsp.configuring import configure, configure_first, pull_configurati
 from spd_lsp.lsp.documents import Change, file_path
 from spd_lsp.lsp.options import SECTION
 from spd_lsp.lsp.server import SpdServer
-from spd_lsp.printable import printable
+from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

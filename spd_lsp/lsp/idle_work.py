@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, after_accepting
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.safe_logging import safe_traceback
 
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult

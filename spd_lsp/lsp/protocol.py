@@ -29,8 +29,8 @@ from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, JsonRPCResponseMessage
 
 from spd_lsp.lsp.documents import LspWorkspace
-from spd_lsp.printable import printable
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.printable import printable
+from spd_lsp.output.safe_logging import safe_traceback
 
 REPLY_TIMEOUT = 60.0  # seconds for the client to answer a request of ours; nothing else waits for it
 _MAX_NAME_CHARS = 1000  # of a method or an id, which replies and the log repeat

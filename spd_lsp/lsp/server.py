@@ -36,8 +36,8 @@ from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelRe
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Accepted, Usage, add_counts
 from spd_lsp.ngrams.file_sync import real_path
-from spd_lsp.printable import printable
-from spd_lsp.safe_logging import safe_traceback, user_message
+from spd_lsp.output.printable import printable
+from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

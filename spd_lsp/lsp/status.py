@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spd_lsp.completion.exclusions import OFF
-from spd_lsp.printable import printable
+from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

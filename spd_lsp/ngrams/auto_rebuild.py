@@ -1,6 +1,6 @@
 """Outdated n-gram tables are rebuilt in background processes of low priority, one at a time.
 
-In: outdated domains, and the command that rebuilds one. A server notices the new table by itself. A build that
+In: outdated tables, and the command that rebuilds one. A server notices the new table by itself. A build that
 fails is not repeated for the same table. One that found nothing to write, as where files were changed and changed
 back, is repeated once the table has caught up and fallen behind again, each time after a longer pause.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 
 from ngram_builders.programs import NEUTRAL_CWD
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from spd_lsp.ngrams.background_process import BACKGROUND, lower_priority
 
 
@@ -43,43 +43,43 @@ class Rebuilder:
         """Check on the running build, and start the next one; the tables of which one ended well. Never blocks."""
         built: list[str] = []
         if self.running is not None:
-            domain, process = self.running
+            table, process = self.running
             if process.poll() is None:
                 return built
             self.running = None
             end(process)
             if process.returncode != 0:
-                self.problems.append(outdated_message(domain))
+                self.problems.append(outdated_message(table))
             else:
-                attempt = self.tried[domain.name]
+                attempt = self.tried[table.name]
                 attempt.not_before = monotonic() + 2**attempt.builds
-                built = [domain.name]
-        names = {domain.name for domain in outgrown}
+                built = [table.name]
+        names = {table.name for table in outgrown}
         for name, attempt in self.tried.items():
             attempt.has_caught_up |= name not in names
         if (chosen := next(filter(self._is_due, outgrown), None)) is not None:
             self.start(chosen)
         return built
 
-    def _is_due(self, domain: NgramTable) -> bool:
-        attempt = self.tried.get(domain.name)
-        if attempt is None or attempt.paths != domain.paths:
-            self.tried[domain.name] = _Attempt(domain.paths)
+    def _is_due(self, table: NgramTable) -> bool:
+        attempt = self.tried.get(table.name)
+        if attempt is None or attempt.paths != table.paths:
+            self.tried[table.name] = _Attempt(table.paths)
             return True
         return attempt.has_caught_up and attempt.not_before <= monotonic()
 
-    def start(self, domain: NgramTable) -> None:
+    def start(self, table: NgramTable) -> None:
         """Rebuild a table in the background, from a working folder that is no repository.
 
         The build's standard input ends when this process does, however that ends.
         """
-        attempt, nothing = self.tried[domain.name], subprocess.DEVNULL
+        attempt, nothing = self.tried[table.name], subprocess.DEVNULL
         attempt.builds += 1
         attempt.has_caught_up = False
         attempt.not_before = math.inf
         try:
             process = subprocess.Popen(
-                list(self.command(domain)),
+                list(self.command(table)),
                 stdin=subprocess.PIPE,
                 stdout=nothing,
                 stderr=nothing,
@@ -87,10 +87,10 @@ class Rebuilder:
                 creationflags=BACKGROUND,
             )
         except OSError:
-            self.problems.append(outdated_message(domain))
+            self.problems.append(outdated_message(table))
             return
         lower_priority(process.pid)
-        self.running = domain, process
+        self.running = table, process
         weakref.finalize(self, end, process)
 
 
@@ -103,6 +103,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.stdin.close()
 
 
-def outdated_message(domain: NgramTable) -> str:
+def outdated_message(table: NgramTable) -> str:
     """Return the message for a table that was not rebuilt."""
-    return f"n-gram table {domain.name} is outdated; run: spd-lsp ngrams rebuild {domain.name}"
+    return f"n-gram table {table.name} is outdated; run: spd-lsp ngrams rebuild {table.name}"

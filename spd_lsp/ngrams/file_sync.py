@@ -1,6 +1,6 @@
 """Keeps one n-gram table up to date with its files: what changed on disk since the build is counted too.
 
-In: the contents of the domain's table, file by file, and the disk. Out: a ledger whose overlay holds the
+In: the contents of a table, file by file, and the disk. Out: a ledger whose overlay holds the
 difference. Nothing is written: after a restart the files are scanned again. Knows nothing of editors.
 """
 
@@ -16,7 +16,7 @@ from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import with_boundaries
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import EMPTY, UNREADABLE, NotSource, decode_source, read_file
 from ngram_builders.sources.git_repository import checkout_state, is_git_at_work
@@ -57,7 +57,7 @@ class TableSync:
 
     def __init__(
         self,
-        domain: NgramTable,
+        table: NgramTable,
         contents: IndexedFiles,
         tokenizer: IncrementalTokenizer,
         *,
@@ -66,7 +66,7 @@ class TableSync:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`imported`: those of some files that open documents import."""
-        self.domain = domain
+        self.table = table
         self.contents = contents
         self.tokenizer = tokenizer
         self.end_of_text = tokenizer.tokenizer.end_of_text
@@ -76,7 +76,7 @@ class TableSync:
         files = contents.files
         self.states: dict[str, State] = {path: (size, time) for path, (size, time, _) in files.items()}
         self.built_from: dict[Hashable, Hashable] = {path: digest for path, (_, _, digest) in files.items()}
-        overlay = Overlay(vocab_size=tokenizer.tokenizer.vocab_size, orders=domain.orders)
+        overlay = Overlay(vocab_size=tokenizer.tokenizer.vocab_size, orders=table.orders)
         self.ledger = Ledger(overlay, self.built_from, self.read)
         self.refused: dict[str, State] = {}  # files that are no source, as they were when last looked at
         self.inclusion: dict[str, bool] = {}
@@ -84,7 +84,7 @@ class TableSync:
         self.unread: set[str] = set()  # those of them that are counted as they were, and are not known to be gone
         self.gone_names = GoneNames()
         self.checkout = self._checkout()
-        self.selection = Selection.of(domain.recipe)
+        self.selection = Selection.of(table.recipe)
 
     def read(self, key: Hashable) -> tuple[Ints, ...] | None:
         """Return the token streams of a text that the table contains."""
@@ -111,10 +111,10 @@ class TableSync:
     @property
     def is_being_changed(self) -> bool:
         """Whether git is changing files."""
-        return "package" not in self.domain.recipe and any(map(is_git_at_work, self.domain.roots))
+        return "package" not in self.table.recipe and any(map(is_git_at_work, self.table.roots))
 
     def _checkout(self) -> list[object]:
-        return [] if "package" in self.domain.recipe else [checkout_state(root) for root in self.domain.roots]
+        return [] if "package" in self.table.recipe else [checkout_state(root) for root in self.table.roots]
 
     def includes(self, path: str) -> bool:
         """Whether a build of the table would count this file; asked of the disk once."""
@@ -129,7 +129,7 @@ class TableSync:
         try:
             return any(
                 skip_reason(path, root, self.selection) in (None, EMPTY)
-                for root in self.domain.roots
+                for root in self.table.roots
                 if path.is_relative_to(root)
             )
         except (UserError, OSError):  # it is not there yet
@@ -140,7 +140,7 @@ class TableSync:
         self.inclusion.clear()
         self.checkout = self._checkout()
         missing, unreadable, changed = dict.fromkeys(self.states), [], dict.fromkeys(self.hidden)
-        for root in self.domain.roots:
+        for root in self.table.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.selection)):
                 if number % _FILES_PER_STEP == 0:
                     yield

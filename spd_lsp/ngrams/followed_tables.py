@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from ngram_builders.counting.token_cache import IndexedFiles
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.table.format import Columns
 from spd_lsp.ngrams.file_sync import TableSync
 
@@ -58,13 +58,13 @@ class FollowedTables:
 
     def outdated(self) -> list[NgramTable]:
         """Return the tables that should be rebuilt, once git is done with their files."""
-        return [sync.domain for sync in self.synced.values() if sync.is_outdated and not sync.is_being_changed]
+        return [sync.table for sync in self.synced.values() if sync.is_outdated and not sync.is_being_changed]
 
     def add(self, sync: TableSync) -> None:
         """Keep a table in sync from now on."""
         now = monotonic()
-        self.synced[sync.domain.name] = sync
-        self.due[sync.domain.name] = Due(now, now)
+        self.synced[sync.table.name] = sync
+        self.due[sync.table.name] = Due(now, now)
 
     def retain(self, names: Iterable[str]) -> bool:
         """Drop all other tables; whether one of them was in sync."""

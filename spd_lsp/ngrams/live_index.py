@@ -23,7 +23,7 @@ import numpy as np
 from ngram_builders.counting.token_cache import IndexedFiles
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import with_boundaries
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.table.format import Columns
 from ngram_builders.table.overlay import CountedText, Ledger, Overlay

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Floats, Ids
 from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
-from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.table.format import Columns
 from ngram_builders.table.order_weights import OrderWeights, expand_order_weights
 from ngram_builders.table.query import open_query

@@ -1,6 +1,6 @@
 """Open documents, what of them may be counted, and the names in them and in what they import.
 
-In: open documents, a cursor, and the domains whose files they import. Out: the names that a word may become.
+In: open documents, a cursor, and the tables whose files they import. Out: the names that a word may become.
 Imported modules are read as tables hold them: what a table leaves out, such as ignored and generated files or
 lines with secrets, brings no names. Knows neither LSP nor n-grams.
 """
@@ -216,35 +216,35 @@ class ImportedModules:
         self._asked: tuple[object, ...] = ()
         self._paths: list[tuple[TableSync, str]] = []
 
-    def find(self, document: OpenDocument, place: str, domains: Iterable[TableSync]) -> Iterator[OpenDocument]:
+    def find(self, document: OpenDocument, place: str, tables: Iterable[TableSync]) -> Iterator[OpenDocument]:
         """Yield the modules that a document at a place imports, as the tables of its file hold them."""
-        for domain, path in self.paths(document, place, domains):
-            if path in domain.ledger.hidden or path in domain.unread:
+        for table, path in self.paths(document, place, tables):
+            if path in table.ledger.hidden or path in table.unread:
                 continue
-            yield OpenDocument(path, None, document.language, self._text(domain, path))
+            yield OpenDocument(path, None, document.language, self._text(table, path))
 
     def paths(
-        self, document: OpenDocument, place: str, domains: Iterable[TableSync]
+        self, document: OpenDocument, place: str, tables: Iterable[TableSync]
     ) -> list[tuple[TableSync, str]]:
         """Return the files that a document at a place imports, each with its table."""
-        owners = [one for one in domains if _is_below(place, one.domain.roots)]
+        owners = [one for one in tables if _is_below(place, one.table.roots)]
         asked = _imports_of(document.text), place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
             self._asked = asked
             paths = (
                 (one, path)
                 for one in owners
-                for path in imported_files(document, place, one.domain.roots, one.states)
+                for path in imported_files(document, place, one.table.roots, one.states)
                 if one.states[path][0] <= _MAX_BYTES
             )
             self._paths = list(islice(paths, _MAX_MODULES))
         return self._paths
 
-    def _text(self, domain: TableSync, path: str) -> str:
+    def _text(self, table: TableSync, path: str) -> str:
         """Return the text of a file that the table counts."""
-        digest = domain.ledger.keys.get(path)
+        digest = table.ledger.keys.get(path)
         if digest not in self._texts:
-            streams = domain.ledger.streams_of(path) or ()
+            streams = table.ledger.streams_of(path) or ()
             self._texts[digest] = b"".join(self._bytes_of(ids.tolist()) for ids in streams).decode(
                 errors="replace"
             )

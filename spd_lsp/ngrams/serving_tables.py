@@ -12,9 +12,9 @@ from pathlib import Path, PurePath
 
 from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import DEFAULT_WEIGHT, NgramTable, file_stamp, trust
 from ngram_builders.registry.fitted_weights import read_fitted_weights
-from ngram_builders.registry.model_match import covering_domains, mismatch_message
+from ngram_builders.registry.model_match import covering_tables, mismatch_message
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, NgramTable, file_stamp, trust
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns, TableError
@@ -70,7 +70,7 @@ class ServingTable:
     name: str
     weight: float
     files: tuple[Table, ...]
-    domain: NgramTable | None = None  # None: the table is built in
+    table: NgramTable | None = None  # None: the table is built in
 
     @property
     def columns(self) -> tuple[Columns, ...]:
@@ -144,7 +144,7 @@ class ServingTables:
             self.tables = self._tables_for(file, language)
             self.pools = []
             self.file = self.asked = (file, language)
-        pools = [(*one.columns, *(self.changes(one.domain) if one.domain else ())) for one in self.tables]
+        pools = [(*one.columns, *(self.changes(one.table) if one.table else ())) for one in self.tables]
         if self.live and (columns := self.live.open_files(language)):
             pools.append(columns)
         followed = self.live.revision if self.live else 0  # a table's texts are searched once its files are known
@@ -157,7 +157,7 @@ class ServingTables:
     def know(self, language: str | None) -> bool:
         """Whether a table of the last request's file holds code in this language; open files do not count."""
         wanted = related_languages(language or "")
-        held = (one.domain.languages if one.domain else [language] for one in self.tables)
+        held = (one.table.languages if one.table else [language] for one in self.tables)
         return any(not languages or not wanted.isdisjoint(languages) for languages in held)
 
     def _mix(self, pools: Sequence[Sequence[Columns]]) -> Mixture:
@@ -171,7 +171,7 @@ class ServingTables:
 
     def _order_weights(self, pools: int) -> Sequence[OrderWeights]:
         """Those fitted for each table, or one for all; what has none takes the first: they suit the model."""
-        fitted = [self.fitted(one.domain) if one.domain else None for one in self.tables]
+        fitted = [self.fitted(one.table) if one.table else None for one in self.tables]
         first = next(filter(None, fitted), ORDER_WEIGHTS)
         of_pools = [one or first for one in [*fitted, None][:pools]]
         return of_pools if any(one != first for one in of_pools) else [first]
@@ -182,10 +182,10 @@ class ServingTables:
             return []
         found: list[SearchedTexts] = []
         for one in self.tables:
-            sync = self.live.synced.get(one.domain.name) if one.domain else None
+            sync = self.live.synced.get(one.table.name) if one.table else None
             if sync:
                 texts = sync.ledger.searched_texts([file.texts for file in one.files], sync.contents.documents)
-                label = partial(_label, sync.domain, self.file[0])
+                label = partial(_label, sync.table, self.file[0])
                 found += (replace(text, trust=trust(one.weight), label=label) for text in texts)
         _, language = self.file
         for group, ledger in self.live.unassigned.items():
@@ -198,30 +198,31 @@ class ServingTables:
         for _ in range(2):  # a build may replace a table before it is opened
             self.reload_if_changed()
             chosen = [
-                (domain, weight, self._open_files(domain)) for domain, weight in self._domains_for(file, language)
+                (table, weight, self._open_files(table))
+                for table, weight in self._registered_tables(file, language)
             ]
             if all(files for _, _, files in chosen):
                 break
-        tables = [ServingTable(domain.name, weight, files, domain) for domain, weight, files in chosen if files]
+        serving = [ServingTable(table.name, weight, files, table) for table, weight, files in chosen if files]
         name = closest_language(language, self.built_in)
         if name and (built_in := self._open(self.built_in[name])):
-            name = f"{name} (built in)" if any(table.name == name for table in tables) else name
-            tables.append(ServingTable(name, BUILT_IN_WEIGHT, (built_in,)))
-        return tables
+            name = f"{name} (built in)" if any(one.name == name for one in serving) else name
+            serving.append(ServingTable(name, BUILT_IN_WEIGHT, (built_in,)))
+        return serving
 
-    def fitted(self, domain: NgramTable) -> OrderWeights | None:
+    def fitted(self, table: NgramTable) -> OrderWeights | None:
         """Return the order weights fitted for this table and model, if any."""
-        home = domain.path.parent
+        home = table.path.parent
         if home not in self.fitted_weights:
             self.fitted_weights[home] = read_fitted_weights(home)
         return self.fitted_weights[home].get(self.model)
 
-    def changes(self, domain: NgramTable) -> Sequence[Columns]:
+    def changes(self, table: NgramTable) -> Sequence[Columns]:
         """Return the counts of what changed since a table was built."""
         if self.live is None:
             return ()
-        home = domain.path.parent
-        return self.live.columns(domain, lambda: read_indexed_files(home, domain.layers, self.fingerprint))
+        home = table.path.parent
+        return self.live.columns(table, lambda: read_indexed_files(home, table.layers, self.fingerprint))
 
     @property
     def revision(self) -> int:
@@ -240,7 +241,7 @@ class ServingTables:
             return False
         more = more or self.live.next_work() is not None
         outgrown = self.live.tables.outdated()
-        problems = [outdated_message(domain) for domain in outgrown]
+        problems = [outdated_message(table) for table in outgrown]
         if self.rebuilder is not None:
             for name in self.rebuilder.update(outgrown):
                 self.live.begin_anew(name)
@@ -268,24 +269,24 @@ class ServingTables:
         if self.registry:
             if not kept:
                 self.registry.latest = None  # it knows no table's file, only that none was replaced
-            domains = self.registry.domains()
-            self.stamps = {path: file_stamp(path) for domain in domains for path in domain.paths}
-            self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in domains)) if fault]
+            tables = self.registry.tables()
+            self.stamps = {path: file_stamp(path) for table in tables for path in table.paths}
+            self.problems = [fault for fault in (self.registry.fault(), *(one.fault for one in tables)) if fault]
             if self.live:
-                self.live.retain(domain.name for domain in domains)
+                self.live.retain(table.name for table in tables)
 
-    def _domains_for(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
+    def _registered_tables(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
         """The registry's word, if there is a registry, without the tables of other models' tokens.
 
         Those are told only where this model has no table of the same sources.
         """
-        named = self.registry.domains_for(file, language) if self.registry else []
-        fitting = [(domain, weight) for domain, weight in named if domain.fingerprint == self.fingerprint]
-        for domain, _ in named:
-            if domain.fingerprint == self.fingerprint or "package" in domain.recipe:
+        named = self.registry.tables_for(file, language) if self.registry else []
+        fitting = [(table, weight) for table, weight in named if table.fingerprint == self.fingerprint]
+        for table, _ in named:
+            if table.fingerprint == self.fingerprint or "package" in table.recipe:
                 continue
-            if not covering_domains([one for one, _ in fitting], domain):
-                self._report(mismatch_message(domain, self.model or "this model"))
+            if not covering_tables([one for one, _ in fitting], table):
+                self._report(mismatch_message(table, self.model or "this model"))
         return fitting
 
     def _report(self, problem: str) -> None:
@@ -293,9 +294,9 @@ class ServingTables:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _open_files(self, domain: NgramTable) -> tuple[Table, ...]:
+    def _open_files(self, table: NgramTable) -> tuple[Table, ...]:
         """Return the files of a table; none if one of them cannot be used."""
-        files = [self._open(path) for path in domain.paths]
+        files = [self._open(path) for path in table.paths]
         return tuple(file for file in files if file) if all(files) else ()
 
     def _open(self, path: Path) -> Table | None:

@@ -18,7 +18,7 @@ from rich.progress import Progress as Bars
 
 from ngram_builders.errors import UserError
 from ngram_builders.table.format import TableSummary
-from spd_lsp.terminal import console, guard_output
+from spd_lsp.output.terminal import console, guard_output
 from spd_lsp.training import handover, recipe
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, read_listing
 from spd_lsp.training.corpus.package import Source

@@ -1,4 +1,4 @@
-"""Build the built-in n-gram domains: from a language's whole corpus, a table small enough to ship.
+"""Build the built-in n-gram tables: from a language's whole corpus, a table small enough to ship.
 
 N-grams that packages share are preferred over those that one package repeats: they are likelier in new code.
 Counting, hashing and the file format are those of `ngram_builders`; this file only selects n-grams.
@@ -87,7 +87,7 @@ def _count_package(documents: PackageIds, order: int, tokens: ModelTokenizer) ->
     return count_streams(streams, orders=(order,), vocab_size=tokens.vocab_size)
 
 
-def write_domain(
+def write_built_in(
     packages: Sequence[PackageIds],
     tokens: ModelTokenizer,
     path: Path,

@@ -27,7 +27,7 @@ from spd_lsp.training.corpus.package import Source
 from spd_lsp.training.export import collect_facts, export, measure_exported, write_card
 from spd_lsp.training.export_gguf import write_gguf
 from spd_lsp.training.memorization import Memorization, measure_memorization
-from spd_lsp.training.ngrams import encode_packages, write_domain
+from spd_lsp.training.ngrams import encode_packages, write_built_in
 from spd_lsp.training.rows import (
     group_by_package,
     read_packages,
@@ -205,7 +205,7 @@ def make_ngrams(
     tokens = ModelTokenizer(recipe.tokenizer())
     out.mkdir(parents=True, exist_ok=True)
     for folder in (corpus / language for language in languages if (corpus / language).is_dir()):
-        report(folder.name, write_domain(_learnable(folder, tokens), tokens, out / f"{folder.name}.ngt"))
+        report(folder.name, write_built_in(_learnable(folder, tokens), tokens, out / f"{folder.name}.ngt"))
 
 
 def _learnable(folder: Path, tokens: ModelTokenizer) -> list[list[U16]]:

@@ -56,19 +56,19 @@ def test_a_second_build_reports_that_nothing_has_changed(run, shop):
 
 
 def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_path, registry):
-    run(shop, "--domain", "mine")
+    run(shop, "--name", "mine")
     bank = tmp_path / "bank"
     bank.mkdir()
     (bank / "bank.py").write_text("balance = 1\n", encoding="utf-8")
-    refused = run(bank, "--domain", "mine", status=1)
-    assert f"the table mine is from {shop} and would be replaced; choose another name with --domain" in refused
+    refused = run(bank, "--name", "mine", status=1)
+    assert f"the table mine is from {shop} and would be replaced; choose another name with --name" in refused
     assert registry.find("mine").roots == (shop,)
-    run(bank, shop, "--domain", "mine")  # one more repository
-    run(shop, "--domain", "mine")  # and one less
-    run(bank, "--domain", "mine", "--replace")
+    run(bank, shop, "--name", "mine")  # one more repository
+    run(shop, "--name", "mine")  # and one less
+    run(bank, "--name", "mine", "--replace")
     assert registry.find("mine").roots == (bank,)
     bank.rename(tmp_path / "moved")
-    run(tmp_path / "moved", "--domain", "mine")
+    run(tmp_path / "moved", "--name", "mine")
     assert registry.find("mine").roots == (tmp_path / "moved",)
 
 
@@ -143,14 +143,14 @@ def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
 def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, shop, tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
-    output = run(shop, tmp_path / "plain", "--domain", "both", "--orders", "2-3", "--min-count", "2")
+    output = run(shop, tmp_path / "plain", "--name", "both", "--orders", "2-3", "--min-count", "2")
     assert output.startswith("both: 3 files")
     from ngram_builders.registry.registry import Registry
     from ngram_builders.table.reader import Table
 
-    domain = Registry(tmp_path / "data").find("both")
-    assert Table.open(domain.path).summary.min_count == (2, 2)
-    assert domain.recipe == {"orders": [2, 3], "min_count": [2, 2], "language": None, "model": "starter"}
+    table = Registry(tmp_path / "data").find("both")
+    assert Table.open(table.path).summary.min_count == (2, 2)
+    assert table.recipe == {"orders": [2, 3], "min_count": [2, 2], "language": None, "model": "starter"}
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_several_folders_make_one_table_with_the_given_orders_and_counts(run, sh
         (["no/such/folder"], "no/such/folder does not exist; name the folder of a repository"),
         (["shop.py"], "shop.py is a file, not a folder; name the folder of a .*, or add --engine datatrove"),
         ([".", "--orders", "1-9"], "--orders is a range within 2-6, .*not '1-9'"),
-        ([".", "--domain", "../evil"], "invalid table name .*evil"),
+        ([".", "--name", "../evil"], "invalid table name .*evil"),
         ([".", "--model", "no-such-model"], "there is no model .no-such-model."),
         ([".", "--language", "pyton"], "unknown language 'pyton'; choose one of .*python"),
         ([".", "--workers", "2"], "--workers works with --engine datatrove only"),
@@ -193,9 +193,9 @@ def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatc
 @pytest.mark.slow
 def test_two_workers_make_the_same_table(run, shop, data, tmp_path):
     pytest.importorskip("datatrove", reason="needs the extra `distributed`")
-    run(shop, "--domain", "here")
+    run(shop, "--name", "here")
     where = ("--engine", "datatrove", "--workers", "2", "--shared-folder", tmp_path / "w")
-    run(shop, "--domain", "there", *where)
+    run(shop, "--name", "there", *where)
     here, there = (next((data / name).glob("*.ngt")).read_bytes() for name in ("here", "there"))
     assert here == there
     assert not list((tmp_path / "w").iterdir()), "the scratch folder is empty"
@@ -207,12 +207,12 @@ def test_a_table_counted_in_tasks_is_rebuilt_in_tasks(run, shop, data, monkeypat
     row = '{"text": "x = 1\\n", "path": "a.py"}\n'
     (shop / "rows.jsonl").write_text(row, encoding="utf-8")
     monkeypatch.chdir(shop)
-    run(".", "rows.jsonl", "--domain", "shop", "--engine", "datatrove", "--workers", "1")
+    run(".", "rows.jsonl", "--name", "shop", "--engine", "datatrove", "--workers", "1")
     (shop / "rows.jsonl").write_text(row + row.replace("1", "2"), encoding="utf-8")
     again = CliRunner().invoke(main, ["--data-dir", str(data), "ngrams", "rebuild", "shop"])
     assert again.exit_code == 0, again.output
-    domain = Registry(data).find("shop")
-    assert (domain.files, domain.recipe["engine"]) == (4, "datatrove")
+    table = Registry(data).find("shop")
+    assert (table.files, table.recipe["engine"]) == (4, "datatrove")
 
 
 def test_an_interrupt_prints_one_line_and_keeps_the_table(run, shop, data, monkeypatch):
@@ -250,7 +250,7 @@ def test_a_harmless_failure_is_reported_as_a_note(run, shop, data):
     ],
 )
 def test_a_build_tells_whether_the_table_helps(perplexity, told):
-    facts = {"domain": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
+    facts = {"name": "d", "files": 1, "tokens": 1, "ngrams": 0, "bytes": 1, "seconds": 1.0, "skipped": {}}
     output = describe_build(BuildSummary(**facts, path=Path("t"), perplexity=perplexity))
     assert f"perplexity of new code (lower is better): {told}" in output.splitlines()
 
@@ -266,13 +266,11 @@ def test_an_address_is_refused_where_a_folder_is_expected(run, arguments, shop, 
 
 @pytest.mark.parametrize("name", ["python", "Go"])
 def test_names_of_built_in_tables_are_refused(run, invoke, shop, registry, tmp_path, name):
-    refused = run(shop, "--domain", name, status=1)
-    assert (
-        f"built-in tables are named after languages; choose another name, such as --domain {name}-code" in refused
-    )
+    refused = run(shop, "--name", name, status=1)
+    assert f"built-in tables are named after languages; choose another name, such as --name {name}-code" in refused
     run(shop)
     invoke("ngrams", "export", "shop", tmp_path / f"{name}.ngt")
-    assert "such as --domain" in invoke("ngrams", "import", tmp_path / f"{name}.ngt", status=1).output
+    assert "such as --name" in invoke("ngrams", "import", tmp_path / f"{name}.ngt", status=1).output
     folder = shop.rename(tmp_path / name)
     assert f"{name}-code: 2 files" in run(folder)  # named after the folder
     assert "nothing has changed" in run(folder)
@@ -282,7 +280,7 @@ def test_names_of_built_in_tables_are_refused(run, invoke, shop, registry, tmp_p
 def test_a_table_that_has_such_a_name_already_is_built_again(run, shop, registry, tmp_path):
     registry.install("python", writer(5), roots=[folder := shop.rename(tmp_path / "python")])
     assert "python: 2 files" in run(folder)
-    assert "nothing has changed" in run(folder, "--domain", "python")
+    assert "nothing has changed" in run(folder, "--name", "python")
 
 
 def test_skipped_files_are_listed_with_their_reasons_and_nothing_is_built(run, shop, data, monkeypatch):

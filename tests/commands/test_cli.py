@@ -269,7 +269,7 @@ def test_a_full_disk_for_the_output_is_reported_in_one_line(command, buffered, t
 def test_a_tilde_that_no_shell_expanded_is_expanded(invoke, program, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    invoke("--data-dir", "~/mine", "build-ngrams", program.parent, "--domain", "here")
+    invoke("--data-dir", "~/mine", "build-ngrams", program.parent, "--name", "here")
     assert (tmp_path / "mine" / "here").is_dir()
     unknown = invoke("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
     assert "there is no model '~nobody-of-that-name/m'" in unknown

@@ -23,15 +23,15 @@ def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path:
     install_python(project / ".venv", "till", "1.0", "till/__init__.py", text="def open_till():\n    return 1\n")
     told = run("build-ngrams", project, "--dependencies")
     assert told.startswith(f"{project} is served by 1 package, ") and told.endswith("tokens: pypi:till@1.0\n")
-    (domain,) = Registry(tmp_path / "data").domains()
+    (table,) = Registry(tmp_path / "data").tables()
     listed = run("ngrams", "list")
-    assert domain.name in listed
+    assert table.name in listed
     assert f"{project} is also served by tables of packages that it depends on: 1" in listed
-    assert f"files in {project}, which depends on it ({domain.weight:g})" in run("ngrams", "show", domain.name)
-    shown = json.loads(run("ngrams", "show", domain.name, "--json"))
-    assert shown["used_by"]["dependencies"] == {str(project): domain.weight}
+    assert f"files in {project}, which depends on it ({table.weight:g})" in run("ngrams", "show", table.name)
+    shown = json.loads(run("ngrams", "show", table.name, "--json"))
+    assert shown["used_by"]["dependencies"] == {str(project): table.weight}
     assert shown["roots"] == []
-    assert f'"ngrams": ["{domain.name}", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
+    assert f'"ngrams": ["{table.name}", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
 
 
 def test_the_environment_of_the_shell_is_used(
@@ -47,10 +47,10 @@ def test_a_package_s_table_is_rebuilt_from_its_project_only(project: Path, run: 
     install_python(project / ".venv", "till", "1.0", "till/__init__.py")
     run("build-ngrams", project, "--dependencies")
     assert "nothing to rebuild" in run("ngrams", "rebuild", "--all")
-    (domain,) = Registry(tmp_path / "data").domains()
-    told = run("ngrams", "rebuild", domain.name, status=1)
-    assert f"it is of the package pypi:till@1.0; run: spd-lsp ngrams remove {domain.name}" in told
-    table = domain.path
+    (table,) = Registry(tmp_path / "data").tables()
+    told = run("ngrams", "rebuild", table.name, status=1)
+    assert f"it belongs to the package pypi:till@1.0; run: spd-lsp ngrams remove {table.name}" in told
+    table = table.path
     data = table.read_bytes()
     table.write_bytes(data[:-64])
     run("build-ngrams", project, "--dependencies")

@@ -129,7 +129,7 @@ def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findin
     install(registry, "shop", tmp_path)
     registry.assign_workspace(tmp_path, [("shop", 0.5)])
     assert "n-grams in use" not in findings()
-    (registry.folder / "shop" / "domain.msgpack").unlink()
+    (registry.folder / "shop" / "index.msgpack").unlink()
     assert findings()["n-grams in use"] == (
         "error",
         "in use but missing: shop; to stop using them, run: spd-lsp ngrams prune",

@@ -77,17 +77,17 @@ def test_list_names_folders_that_the_user_excluded(run, registry):
 
 
 def test_show_prints_all_metadata(run, install, repository, tmp_path):
-    domain = install("till")
+    table = install("till")
     shown = dict(re.findall(r"^(.{10}) (.*)$", run("ngrams", "show", "till"), flags=re.MULTILINE))
     shown = {fact.strip(): value for fact, value in shown.items()}
     assert shown["sources"] == str(repository)
     assert shown["model"] == "starter"
     assert shown["tokenizer"] == ModelTokenizer(locate("starter")).fingerprint
     assert (shown["orders"], shown["min counts"]) == ("2, 3, 4, 5, 6", "1, 1, 1, 1, 1")
-    assert re.fullmatch(rf"0\.\d MiB, {domain.size / domain.ngrams:.1f} bytes per n-gram", shown["size"])
+    assert re.fullmatch(rf"0\.\d MiB, {table.size / table.ngrams:.1f} bytes per n-gram", shown["size"])
     assert (shown["files"], shown["tokens"], shown["languages"], shown["weight"]) == ("1", "5", "python", "0.7")
     assert shown["used by"] == "files in its sources (0.7), unless their workspace has tables of its own"
-    assert shown["table"] == str(domain.path)
+    assert shown["table"] == str(table.path)
     run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
     run("ngrams", "use", "till=0.2", "--language", "python")
     assert shown["cache"].startswith("0.0 MiB of token ids")
@@ -97,7 +97,7 @@ def test_show_prints_all_metadata(run, install, repository, tmp_path):
 
 
 def test_json_output_has_the_same_facts(run, install, repository, data):
-    domain = install("till")
+    table = install("till")
     run("ngrams", "use", "till=0.5", "--workspace", repository)
     run("ngrams", "use", "till=0.2", "--language", "python")
     listed = json.loads(run("ngrams", "list", "--json"))
@@ -111,9 +111,9 @@ def test_json_output_has_the_same_facts(run, install, repository, data):
         "problem": None,
     }
     assert shown["used_by"]["workspaces"] == {str(repository): 0.5}
-    assert (shown["size"], shown["ngrams"], shown["orders"]) == (domain.size, domain.ngrams, [2, 3, 4, 5, 6])
+    assert (shown["size"], shown["ngrams"], shown["orders"]) == (table.size, table.ngrams, [2, 3, 4, 5, 6])
     assert (shown["roots"], shown["recipe"]["model"], shown["fault"]) == ([str(repository)], "starter", None)
-    (data / "till" / "domain.msgpack").write_bytes(b"??")
+    (data / "till" / "index.msgpack").write_bytes(b"??")
     (broken,) = json.loads(run("ngrams", "list", "--json"))["tables"]
     assert "cannot be read" in broken["fault"]
     assert "is broken" in run("ngrams", "show", "till", "--json", status=1)
@@ -153,7 +153,7 @@ def test_use_reports_why_a_table_cannot_be_used(run, install, data):
     install("gopher", language="go")
     output = run("ngrams", "use", "gopher", "--language", "python")
     assert "gopher serves no python files: it was built from go" in output
-    (data / "gopher" / "domain.msgpack").write_bytes(b"??")
+    (data / "gopher" / "index.msgpack").write_bytes(b"??")
     assert "gopher serves nothing until it is repaired" in run("ngrams", "use", "gopher=0.5", "--language", "go")
 
 
@@ -198,9 +198,9 @@ def test_an_imported_table_of_another_tokenizer_is_refused_or_reported(run, inst
     install("shop", fingerprint="a1b2")
     run("ngrams", "export", "shop", tmp_path)
     file = tmp_path / "shop.ngt"
-    refused = run("ngrams", "import", file, "--domain", "other", "--model", "starter", status=1)
+    refused = run("ngrams", "import", file, "--name", "other", "--model", "starter", status=1)
     assert re.search(r"its tokenizer is a1b2, the model's is \w+", refused)
-    output = run("ngrams", "import", file, "--domain", "other")
+    output = run("ngrams", "import", file, "--name", "other")
     assert "starter cannot use it" in output
 
 
@@ -257,7 +257,7 @@ def test_every_command_has_a_working_example_and_is_in_the_readme(name):
         (["ngrams", "rebuild", "nothing"], "nothing"),
         (["build-ngrams", "no/such/folder"], "no/such/folder"),
         (["build-ngrams", ".", "--orders", "1-9"], "--orders is a range within 2-6, .*not '1-9'"),
-        (["build-ngrams", ".", "--domain", "../evil"], "evil"),
+        (["build-ngrams", ".", "--name", "../evil"], "evil"),
         (["build-ngrams", ".", "--model", "no-such-model"], "there is no model 'no-such-model'"),
     ],
 )

@@ -29,7 +29,7 @@ def install_foreign(registry, shop, name="shop", **options):
 
 
 def test_without_names_only_unusable_tables_are_rebuilt(registry, run, shop):
-    run("build-ngrams", shop, "--domain", "sound")
+    run("build-ngrams", shop, "--name", "sound")
     install_foreign(registry, shop)
     sound = registry.find("sound")
     output = run("ngrams", "rebuild")
@@ -55,7 +55,7 @@ def test_tables_of_other_models_are_kept_next_to_one_new_table(registry, run, sh
     for name, model in (("shop", "/models/one"), ("shop-two", "/models/two")):
         install_foreign(registry, shop, name=name, recipe={"model": model})
     run("ngrams", "rebuild", "--model", "starter")
-    assert {domain.name: domain.fingerprint for domain in registry.domains()} == {
+    assert {table.name: table.fingerprint for table in registry.tables()} == {
         "shop": "a1b2",
         "shop-two": "a1b2",
         "shop-starter": FINGERPRINT,
@@ -69,8 +69,8 @@ def test_a_table_built_beside_another_serves_where_that_one_was_chosen(registry,
     run("ngrams", "use", "shop=0.4", "--workspace", tmp_path)
     run("ngrams", "use", "shop=0.2", "--language", "python")
     run("ngrams", "rebuild", "--model", "starter")
-    serving = registry.domains_for(tmp_path / "x.py", "python")
-    assert [(domain.name, weight) for domain, weight in serving] == [("shop", 0.4), ("shop-starter", 0.4)]
+    serving = registry.tables_for(tmp_path / "x.py", "python")
+    assert [(table.name, weight) for table, weight in serving] == [("shop", 0.4), ("shop-starter", 0.4)]
     assert dict(registry.assignments().languages["python"]) == {"shop": 0.2, "shop-starter": 0.2}
 
 
@@ -114,7 +114,7 @@ def test_a_broken_table_is_rebuilt_byte_for_byte(registry, run, shop, harm):
 
 def test_all_and_names_rebuild_usable_tables_too(registry, run, shop):
     run("build-ngrams", shop)
-    run("build-ngrams", shop, "--domain", "other")
+    run("build-ngrams", shop, "--name", "other")
     registry.install("team", writer(5, fingerprint=FINGERPRINT), recipe={"imported": "team.ngt"})
     built = registry.find("shop").built
     assert len(re.findall(r"^\w+: 2 files", run("ngrams", "rebuild", "--all"), flags=re.MULTILINE)) == 2
@@ -131,7 +131,7 @@ def test_a_table_that_cannot_be_rebuilt_is_reported_and_the_rest_are_rebuilt(reg
     install_foreign(registry, shop)
     output = run("ngrams", "rebuild", "--model", "starter", status=1)
     assert re.search(
-        r"a-gone was not rebuilt: .*no longer at .*gone; run: spd-lsp build-ngrams REPO --domain", output
+        r"a-gone was not rebuilt: .*no longer at .*gone; run: spd-lsp build-ngrams REPO --name", output
     )
     assert re.search(
         r"b-import was not rebuilt: .*imported from team.ngt, without its sources; import one that was built with",

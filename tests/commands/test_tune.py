@@ -26,7 +26,7 @@ def run(data: Path, *arguments: str) -> Result:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fit")
     sources = Path(__file__).parents[2] / "ngram_builders"
-    assert run(folder / "data", "build-ngrams", str(sources), "--domain", "mine").exit_code == 0
+    assert run(folder / "data", "build-ngrams", str(sources), "--name", "mine").exit_code == 0
     (folder / "small").mkdir()
     (folder / "small" / "a.py").write_text("x = 1\n")
     assert run(folder / "data", "build-ngrams", str(folder / "small")).exit_code == 0
@@ -36,8 +36,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def order_weights_of(data: Path) -> list[list[float]]:
     registry = Registry(data)
     file = Path(__file__).parents[2] / "ngram_builders" / "build.py"
-    domains = ServingTables(registry, ModelTokenizer(STARTER).fingerprint, {}, model="starter")
-    mixture = domains.mixture_for(file, "python")
+    tables = ServingTables(registry, ModelTokenizer(STARTER).fingerprint, {}, model="starter")
+    mixture = tables.mixture_for(file, "python")
     assert mixture is not None
     return mixture.order_weights[0].tolist()
 

@@ -27,7 +27,7 @@ def shop(tmp_path, registry):
 
 
 def serving(registry, folder):
-    return dict(names(registry.domains_for(folder / "x.py", "python")))
+    return dict(names(registry.tables_for(folder / "x.py", "python")))
 
 
 def test_added_tables_serve_beside_the_folders_own(run, registry, shop):
@@ -92,7 +92,7 @@ def test_a_choice_says_which_own_tables_no_longer_serve(run, shop):
     [
         (["--add"], "name the tables to add"),
         (["--drop"], "name the tables to drop"),
-        (["team", "--add", "--drop"], "--add, --drop and --replace exclude each other"),
+        (["team", "--add", "--drop"], "--add, --drop and --replace cannot be combined"),
         (["team", "--drop"], "team was not chosen: .* is served by the tables built from it"),
     ],
 )

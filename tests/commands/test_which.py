@@ -41,7 +41,7 @@ def test_each_table_has_its_weight_and_its_reason(run, registry, shop):
     assert lines[-1].split(maxsplit=2) == ["python", "0.1", "built in: comes with starter"]
     found = json.loads(run("ngrams", "which", file, "--json"))
     served = [(one["table"], one["weight"]) for one in found["tables"][:-1]]
-    assert served == names(registry.domains_for(file, "python"))
+    assert served == names(registry.tables_for(file, "python"))
     run("ngrams", "use", "team=0.5", "--workspace", shop, "--replace")
     assert run("ngrams", "which", file).splitlines()[0].split(maxsplit=2) == ["team", "0.5", f"chosen for {shop}"]
 

@@ -90,9 +90,9 @@ def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, 
     folder = tmp_path / "sources"
     shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
     run("build-ngrams", folder)
-    [domain], tokens = registry.domains(), ModelTokenizer(STARTER)
+    [table], tokens = registry.tables(), ModelTokenizer(STARTER)
     tables, files = (
-        [Table.open(path) for path in domain.paths],
+        [Table.open(path) for path in table.paths],
         [path.read_bytes() for path in folder.rglob("*.py")],
     )
     lines, chance, asked = b"".join(files).decode().splitlines(), random.Random(29), 0
@@ -102,7 +102,7 @@ def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, 
         text = "".join(words[first : first + chance.randrange(2, 12)]).strip()
         if sum(content.count(text.encode()) for content in files) and len(text) > 3:
             query = Query.of(tokens.encode(text), tokens.bytes_of)
-            found = attribute(query, tables, domain, tokens.bytes_of).passages
+            found = attribute(query, tables, table, tokens.bytes_of).passages
             assert [len(one.spots) for one in found] == [sum(content.count(text.encode()) for content in files)], (
                 text
             )
@@ -129,7 +129,7 @@ def test_a_file_that_changed_since_is_said_to(run, shop):
 def test_an_imported_table_tells_what_its_ngrams_hold(run, shop, tmp_path):
     run("ngrams", "export", "shop", tmp_path / "team.ngt")
     run("ngrams", "import", tmp_path / "team.ngt")
-    output = run("ngrams", "why", "return self.register.record(price, item)", "--domain", "team")
+    output = run("ngrams", "why", "return self.register.record(price, item)", "--name", "team")
     assert re.fullmatch(
         r"team: \d+ of \d+ tokens end n-grams of 3 or more, up to 6; its texts are not kept here, .*\n", output
     )
@@ -143,7 +143,7 @@ def test_a_table_of_another_model_is_not_asked(run, shop, registry):
 
 def test_what_cannot_be_answered_is_one_sentence(run, shop, tmp_path, monkeypatch):
     assert "TEXT is empty" in run("ngrams", "why", "  ", status=1)
-    assert "named 'nothing'" in run("ngrams", "why", "x", "--domain", "nothing", status=1)
+    assert "named 'nothing'" in run("ngrams", "why", "x", "--name", "nothing", status=1)
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)

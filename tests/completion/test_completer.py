@@ -44,8 +44,8 @@ def registry(tmp_path):
 
 @pytest.fixture
 def completer(network, tokens, registry):
-    domains = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER))
-    return Completer(network, tokens, domains, Settings())
+    tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER))
+    return Completer(network, tokens, tables, Settings())
 
 
 @pytest.fixture
@@ -66,9 +66,7 @@ def teach(repository, registry, tokens):
         [repository],
         "mine",
         tokens.encode_batch,
-        end_of_text=tokens.end_of_text,
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
+        token_space=tokens.space,
         registry=registry,
     )
 
@@ -168,10 +166,10 @@ def {name}(frobnicator):
 def complete_in_first(network, tokens, registry, repository):
     """Complete behind `if` in first.py, which is open and whose line is no longer written."""
     live = LiveIndex(IncrementalTokenizer(tokens))
-    domains = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
+    tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
     source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
     file = repository / "first.py"
-    completer = Completer(network, tokens, domains, Settings())
+    completer = Completer(network, tokens, tables, Settings())
     return completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
 
 

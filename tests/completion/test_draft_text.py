@@ -62,8 +62,8 @@ class Stopped(Exception):
 @pytest.fixture(scope="module")
 def completer() -> Completer:
     tokens = ModelTokenizer(STARTER)
-    domains = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
-    return Completer(load(STARTER, "cpu"), tokens, domains, Settings())
+    tables = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
+    return Completer(load(STARTER, "cpu"), tokens, tables, Settings())
 
 
 def complete(completer: Completer, source: str, typed: str) -> CompletionResult:

@@ -105,8 +105,8 @@ class Reader:
 @pytest.fixture
 def completer(tokens):
     live = LiveIndex(IncrementalTokenizer(tokens))
-    domains = ServingTables(None, tokens.fingerprint, {}, live)
-    return Completer(Reader(tokens.vocab_size), tokens, domains, Settings(context_tokens=1024))
+    tables = ServingTables(None, tokens.fingerprint, {}, live)
+    return Completer(Reader(tokens.vocab_size), tokens, tables, Settings(context_tokens=1024))
 
 
 def opened(name, text, language="python"):
@@ -160,10 +160,9 @@ def test_modules_that_a_file_imports_from_its_repository_are_read_without_being_
     }.items():
         (folder / "app" / name).write_text(text, encoding="utf-8")
     registry = Registry(tmp_path / "data")
-    sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
-    build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
-    domains = ServingTables(registry, tokens.fingerprint, {}, LiveIndex(IncrementalTokenizer(tokens)))
-    completer = Completer(Reader(tokens.vocab_size), tokens, domains, Settings())
+    build([folder], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
+    tables = ServingTables(registry, tokens.fingerprint, {}, LiveIndex(IncrementalTokenizer(tokens)))
+    completer = Completer(Reader(tokens.vocab_size), tokens, tables, Settings())
     place = folder / "app" / "main.py"
     source = "from . import util\n\nprint(util.\n"
     for _ in range(2):  # the first one opens the table

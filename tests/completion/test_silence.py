@@ -79,8 +79,8 @@ def parts():
 @pytest.fixture
 def completer(parts):
     network, tokens = parts
-    domains = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
-    return Completer(network, tokens, domains, Settings(min_probability=0.0), languages=known_languages(STARTER))
+    tables = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
+    return Completer(network, tokens, tables, Settings(min_probability=0.0), languages=known_languages(STARTER))
 
 
 def answers(completer, source, language="python"):

@@ -327,7 +327,7 @@ def test_opening_a_project_is_enough_for_its_names(open_neovim: Open, tmp_path: 
     wait_until("the names are offered", lambda: any("quench" in item for item in offered(editor)))
     shown = "spd-lsp: indexed shop (2 files)"
     wait_until("the user is told", lambda: shown in editor("exec", "messages", True))
-    tables = Registry(tmp_path / "XDG_DATA_HOME" / "spd-lsp" / "ngrams").domains()
+    tables = Registry(tmp_path / "XDG_DATA_HOME" / "spd-lsp" / "ngrams").tables()
     assert [(table.name, table.roots) for table in tables] == [("shop", (tmp_path / "shop",))]
 
 

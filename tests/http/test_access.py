@@ -123,7 +123,7 @@ def test_an_address_that_others_reach_is_refused_with_what_to_do(address: str, t
 @pytest.mark.parametrize("options", [["--socket"], ["--stdio"]])
 def test_http_excludes_the_protocol_of_editors(options: list[str]):
     done = CliRunner().invoke(main, ["serve", "--http", "8012", *options])
-    assert done.exit_code == 1 and "exclude each other" in done.output
+    assert done.exit_code == 1 and "cannot be combined" in done.output
     assert "spd-lsp[http]" in remedy_for("uvicorn")
 
 

@@ -108,9 +108,7 @@ def built(history: History, data: Path) -> Registry:
         [history.folder],
         "shop",
         tokens.encode_batch,
-        end_of_text=tokens.end_of_text,
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
+        token_space=tokens.space,
         registry=registry,
     )
     return registry

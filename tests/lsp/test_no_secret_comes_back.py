@@ -43,7 +43,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a build of it keeps, and an export beside it."""
     folder = tmp_path_factory.mktemp("data")
-    told = run(folder, "build-ngrams", str(shop), "--domain", "shop")
+    told = run(folder, "build-ngrams", str(shop), "--name", "shop")
     number = 3 * len(lines()) + private_key().count("\n") + 1
     assert f"masked: {number} lines that look like secrets\n" in told
     run(folder, "ngrams", "export", "shop", str(folder / "shop.ngt"))
@@ -113,7 +113,7 @@ def test_an_export_warns_that_code_can_be_read_back_and_names_the_files(data: Pa
     assert told.endswith("most of the code of 4 files")
     assert [first, second, third, last] == sorted(str(path) for path in shop.glob("*.py"))
     assert str(shop).encode() not in (data / "more.ngt").read_bytes()
-    run(data, "ngrams", "import", str(data / "more.ngt"), "--domain", "taken")
+    run(data, "ngrams", "import", str(data / "more.ngt"), "--name", "taken")
     told = run(data, "ngrams", "export", "taken", str(data / "taken.ngt"), "--files")
     assert told.endswith("most of the code of 4 files\nits files are not known here\n")
 
@@ -137,22 +137,22 @@ def test_a_table_of_shared_ngrams_reveals_nothing_of_a_single_file(tmp_path: Pat
 
 
 def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Path, tmp_path: Path) -> None:
-    run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+    run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
     file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE
     for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "masked by other rules")):
         with sqlite3.connect(file) as base:
             base.execute(f"PRAGMA {pragma}")
         base.close()
-        domain = Registry(tmp_path).find("shop")
-        contents = read_indexed_files(file.parent, domain.layers, domain.fingerprint)
+        table = Registry(tmp_path).find("shop")
+        contents = read_indexed_files(file.parent, table.layers, table.fingerprint)
         assert contents is not None and contents.is_old, "a server has it built anew in the background"
         assert "first run: spd-lsp ngrams rebuild shop" in run(
             tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
         )
-        again = run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+        again = run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
         assert f"note: cannot use the cached tokens in {file}: " in again
         assert told in again and "started a new cache" in again
-    assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--domain", "shop")
+    assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
 
 
 @pytest.mark.slow

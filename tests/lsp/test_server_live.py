@@ -157,9 +157,7 @@ def build_table(repository: Path, tmp_path: Path, name: str = "mine") -> Path:
         [repository],
         name,
         tokens.encode_batch,
-        end_of_text=tokens.end_of_text,
-        fingerprint=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
+        token_space=tokens.space,
         registry=Registry(tmp_path / "data"),
     )
     return tmp_path / "data"

@@ -46,7 +46,7 @@ async def accept(editor: Editor, item: dict[str, Any], text: str, line: int, col
 
 
 async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Path):
-    assert stats(tmp_path) == "nothing was counted yet\n"
+    assert stats(tmp_path) == "nothing has been counted yet\n"
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (
         child,
         editor,
@@ -76,7 +76,7 @@ async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and "secret_path" not in file.read_text()
     assert stats(tmp_path).splitlines()[-1].split()[:3] == ["all", str(sum(row["offered"] for row in rows)), "2"]
     stats(tmp_path, "--reset")
-    assert stats(tmp_path) == "nothing was counted yet\n"
+    assert stats(tmp_path) == "nothing has been counted yet\n"
 
 
 @pytest.mark.parametrize("fate", ["kept", "indented", "changed", "undone", "session ended"])
@@ -116,4 +116,4 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path):
     result = CliRunner().invoke(main, ["--data-dir", str(tmp_path), "stats"])
     assert result.exit_code == 1 and "`spd-lsp stats --reset`" in result.output
     stats(tmp_path, "--reset")
-    assert stats(tmp_path) == "nothing was counted yet\n"
+    assert stats(tmp_path) == "nothing has been counted yet\n"

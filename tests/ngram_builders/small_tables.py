@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
@@ -25,6 +25,6 @@ def probability_after(table: Table, context: int, token: int) -> float:
     return float(p[0, 0, 0])
 
 
-def names(domains: list[tuple[NgramTable, float]]) -> list[tuple[str, float]]:
-    """Return the names and weights of domains."""
-    return [(domain.name, weight) for domain, weight in domains]
+def names(tables: list[tuple[NgramTable, float]]) -> list[tuple[str, float]]:
+    """Return the names and weights of tables."""
+    return [(table.name, weight) for table, weight in tables]

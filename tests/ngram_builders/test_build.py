@@ -23,7 +23,7 @@ from ngram_builders.counting.memory import MemoryLimits
 from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import count_streams, with_boundaries
+from ngram_builders.ngrams import TokenSpace, count_streams, with_boundaries
 from ngram_builders.preview import preview
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table, added_runs
@@ -32,14 +32,14 @@ from ngram_builders.table.writer import write_table
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 from tests.ngram_builders.small_tables import writer
 
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
 CODE = b"import os\r\nprint(os.name)\r\n"
 TEXT = b"import os\nprint(os.name)\n"
 
 
-def run(registry: Registry, *roots: Path, domain: str | None = None, **options: Any) -> BuildSummary:
+def run(registry: Registry, *roots: Path, name: str | None = None, **options: Any) -> BuildSummary:
     encoder = options.pop("encode", encode)
-    return build(roots, domain, encoder, registry=registry, **{**OPTIONS, **options})
+    space = TokenSpace(options.pop("fingerprint", "bytes"), VOCABULARY, END)
+    return build(roots, name, encoder, token_space=space, registry=registry, **options)
 
 
 def never(*arguments: object) -> Any:
@@ -70,22 +70,22 @@ def fresh_bytes(tmp_path: Path, *roots: Path, **options: Any) -> bytes:
     """What the table is if nothing was built before."""
     folder = tmp_path / "fresh"
     shutil.rmtree(folder, ignore_errors=True)
-    return run(Registry(folder), *roots, domain="fresh", **options).path.read_bytes()
+    return run(Registry(folder), *roots, name="fresh", **options).path.read_bytes()
 
 
 def test_a_build_counts_sources_and_reports_skipped_files(registry: Registry, repo: Path) -> None:
     summary = run(registry, repo)
-    domain = registry.find("repo")
-    assert (summary.domain, summary.path, summary.bytes) == ("repo", domain.path, domain.size)
-    assert summary.files == domain.files == 3
+    table = registry.find("repo")
+    assert (summary.name, summary.path, summary.bytes) == ("repo", table.path, table.size)
+    assert summary.files == table.files == 3
     assert summary.tokens == len(TEXT) + len("package main\n") + len("x = 1\n") + 3
     assert summary.encoded == summary.tokens - 3
     assert summary.skipped == {"duplicate": 1, "not source code": 1, "secret": 1}
     assert summary.changed
-    assert domain.languages == ("go", "python")
-    assert domain.roots == (repo.resolve(),)
-    assert domain.recipe == {"orders": [2, 3, 4, 5, 6], "min_count": [1] * 5, "language": None, "model": ""}
-    assert [served.name for served, _ in registry.domains_for(repo / "src" / "new.py", None)] == ["repo"]
+    assert table.languages == ("go", "python")
+    assert table.roots == (repo.resolve(),)
+    assert table.recipe == {"orders": [2, 3, 4, 5, 6], "min_count": [1] * 5, "language": None, "model": ""}
+    assert [served.name for served, _ in registry.tables_for(repo / "src" / "new.py", None)] == ["repo"]
 
 
 def test_the_table_has_the_counts_of_the_texts_as_an_editor_sees_them(
@@ -131,7 +131,7 @@ def test_roots_in_any_order_give_the_same_bytes_and_overlaps_count_once(
 ) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "c.rs").write_bytes(CODE)
-    both = run(registry, repo, tmp_path / "other", repo / "src", domain="both")
+    both = run(registry, repo, tmp_path / "other", repo / "src", name="both")
     assert both.path.read_bytes() == fresh_bytes(tmp_path, tmp_path / "other", repo)
     assert both.tokens == run(registry, repo).tokens
     assert registry.find("both").roots == (
@@ -256,27 +256,27 @@ def test_deleted_code_leaves_no_counts(registry: Registry, repo: Path) -> None:
 
 
 def test_changed_roots_or_model_are_recorded(registry: Registry, repo: Path) -> None:
-    run(registry, repo, domain="d")
-    run(registry, repo, repo / "src", domain="d", model="other")
+    run(registry, repo, name="d")
+    run(registry, repo, repo / "src", name="d", model="other")
     assert registry.find("d").roots == (repo.resolve(), (repo / "src").resolve())
     assert registry.find("d").recipe["model"] == "other"
 
 
 def test_a_folder_given_twice_is_one_source(registry: Registry, repo: Path) -> None:
     same = repo / ".." / "repo"
-    run(registry, repo, same, domain="d")
+    run(registry, repo, same, name="d")
     assert registry.find("d").roots == (repo.resolve(),)
-    assert not run(registry, same, repo, domain="d").changed
+    assert not run(registry, same, repo, name="d").changed
 
 
 def test_a_table_for_another_model_does_not_replace_the_first(registry: Registry, repo: Path) -> None:
     tiny = {"model": "/models/tiny", "fingerprint": "others"}
-    assert run(registry, repo, model="starter").domain == "repo"
-    assert run(registry, repo, **tiny).domain == "repo-tiny"
+    assert run(registry, repo, model="starter").name == "repo"
+    assert run(registry, repo, **tiny).name == "repo-tiny"
     assert run(registry, repo, **tiny).changed is False
-    assert run(registry, repo, model="like the starter").domain == "repo"
-    assert run(registry, repo, model="like the starter", fingerprint="a newer tokenizer").domain == "repo"
-    assert [domain.name for domain in registry.domains()] == ["repo", "repo-tiny"]
+    assert run(registry, repo, model="like the starter").name == "repo"
+    assert run(registry, repo, model="like the starter", fingerprint="a newer tokenizer").name == "repo"
+    assert [table.name for table in registry.tables()] == ["repo", "repo-tiny"]
 
 
 @pytest.mark.parametrize("place", [-1, 5000, 100])
@@ -345,9 +345,10 @@ def encode(texts):
     return [list(text.encode()) for text in texts]
 
 from ngram_builders.counting import tokenize
+from ngram_builders.ngrams import TokenSpace
 tokenize.BATCH_FILES = 2
 threading.Timer(float(sys.argv[3]), os.kill, (os.getpid(), 9)).start()
-build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
+build([Path(sys.argv[2])], "d", encode, token_space=TokenSpace("bytes", 257, 256),
       registry=Registry(Path(sys.argv[1])))
 os._exit(0)
 """
@@ -360,17 +361,17 @@ def test_after_a_kill_at_any_point_the_old_table_is_served_and_the_next_build_is
     repo.mkdir()
     for number in range(60):
         (repo / f"{number}.py").write_text(f"def f{number}(x):\n    return x + {number}\n" * 9)
-    run(registry, repo, domain="d")
+    run(registry, repo, name="d")
     for turn, seconds in enumerate(np.linspace(0.0, 0.25, 8)):
         for number in range(60):
             (repo / f"{number}.py").write_text(f"def f{number}(x):\n    return x + {turn}\n" * 9)
         arguments = [str(registry.folder), str(repo), str(seconds), str(Path(__file__).parents[2])]
         done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True)
         assert done.returncode in (0, -9), done.stderr
-        domain = Registry(registry.folder).find("d")
-        assert domain.fault is None
-        Table.open(domain.path).verify()
-    assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
+        table = Registry(registry.folder).find("d")
+        assert table.fault is None
+        Table.open(table.path).verify()
+    assert run(registry, repo, name="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
 def test_two_concurrent_builds_leave_one_valid_table(registry: Registry, repo: Path, tmp_path: Path) -> None:
@@ -391,12 +392,13 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[3])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
 try:
-    build([Path(sys.argv[2])], "d", lambda texts: [list(text.encode()) for text in texts], end_of_text=256,
-          fingerprint="bytes", vocab_size=257, registry=Registry(Path(sys.argv[1])))
+    build([Path(sys.argv[2])], "d", lambda texts: [list(text.encode()) for text in texts],
+          token_space=TokenSpace("bytes", 257, 256), registry=Registry(Path(sys.argv[1])))
 except UserError as error:
     sys.exit(str(error))
 """
@@ -411,7 +413,7 @@ def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_name
     registry, repo = Registry(tmp_path / "ngrams"), tmp_path / "repo"
     repo.mkdir()
     (repo / "a.py").write_text("x = 1\n")
-    old = run(registry, repo, domain="d")
+    old = run(registry, repo, name="d")
     for number in range(50):
         (repo / f"{number}.py").write_text("\n".join(f"name_{number}_{i} = {i * i}" for i in range(100)))
     arguments = [str(registry.folder), str(repo), str(Path(__file__).parents[2]), str(room)]
@@ -422,7 +424,7 @@ def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_name
     assert registry.find("d").path == old.path
     Table.open(old.path).verify()
     assert not [file for file in old.path.parent.iterdir() if file.suffix == ".tmp"]
-    assert run(registry, repo, domain="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
+    assert run(registry, repo, name="d").path.read_bytes() == fresh_bytes(tmp_path, repo)
 
 
 def test_a_cache_that_fails_during_a_build_costs_only_time(registry: Registry, repo: Path, tmp_path: Path) -> None:
@@ -493,7 +495,7 @@ def test_a_repository_without_source_is_refused_with_the_skipped_files(registry:
     (tmp_path / "docs" / "c.py").write_bytes(b"\xff\x81")
     with pytest.raises(UserError, match="1 unknown encoding"):
         run(registry, tmp_path / "docs")
-    assert registry.domains() == []
+    assert registry.tables() == []
 
 
 def test_many_files_are_encoded_in_batches_and_progress_is_reported(tmp_path: Path, registry: Registry) -> None:
@@ -522,22 +524,22 @@ def test_many_files_are_encoded_in_batches_and_progress_is_reported(tmp_path: Pa
 
 
 @pytest.mark.parametrize("folder", ["my repo!", ".dots.", "ä", os.fsdecode(b"caf\xe9")])
-def test_a_folder_with_an_unusual_name_gets_a_valid_domain_name(
+def test_a_folder_with_an_unusual_name_gets_a_valid_table_name(
     registry: Registry, tmp_path: Path, folder: str
 ) -> None:
-    domain = {"my repo!": "my-repo", ".dots.": "dots", "ä": "repository"}.get(folder, "caf")
+    table = {"my repo!": "my-repo", ".dots.": "dots", "ä": "repository"}.get(folder, "caf")
     try:
         (tmp_path / folder).mkdir()
     except OSError:
         pytest.skip("this file system refuses such names")
     (tmp_path / folder / os.fsdecode(b"\xc3\xa4.py")).write_text("x = 1\n")
-    assert run(registry, tmp_path / folder).domain == domain
-    assert registry.find(domain).roots == ((tmp_path / folder).resolve(),)
+    assert run(registry, tmp_path / folder).name == table
+    assert registry.find(table).roots == ((tmp_path / folder).resolve(),)
 
 
-def test_an_invalid_domain_name_is_refused_before_the_build(registry: Registry, repo: Path) -> None:
+def test_an_invalid_table_name_is_refused_before_the_build(registry: Registry, repo: Path) -> None:
     with pytest.raises(UserError, match="invalid table name"):
-        run(registry, repo, domain="../evil", encode=never)
+        run(registry, repo, name="../evil", encode=never)
     assert not registry.folder.exists()
 
 

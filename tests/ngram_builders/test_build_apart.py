@@ -26,11 +26,12 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 
 try:
-    made = build([Path(sys.argv[2])], "d", encode, end_of_text=256, fingerprint="bytes", vocab_size=257,
+    made = build([Path(sys.argv[2])], "d", encode, token_space=TokenSpace("bytes", 257, 256),
                  registry=Registry(Path(sys.argv[3])))
     status = Path("/proc/self/status")  # `getrusage` may give the peak of the process that started this one
     if status.exists():

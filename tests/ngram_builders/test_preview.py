@@ -8,6 +8,7 @@ import pytest
 
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.preview import find_first_copy, preview
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.rules.selection import Selection
@@ -36,7 +37,7 @@ def test_a_preview_agrees_with_the_build(repo: Path, tmp_path: Path) -> None:
     expected = preview([repo])
     assert expected.files == {"go": 1, "python": 1}
     assert expected.bytes == {"go": len("package main\n"), "python": len(CODE)}
-    options = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+    options = {"token_space": TokenSpace("bytes", VOCABULARY, END)}
     summary = build([repo], None, encode, registry=Registry(tmp_path / "data"), **options)  # type: ignore[arg-type]
     assert expected.skipped == summary.skipped == {"duplicate": 1, "not source code": 1, "secret": 1}
     assert sum(expected.files.values()) == summary.files

@@ -20,7 +20,8 @@ from ngram_builders.build import BuildSummary, build
 from ngram_builders.counting import pipeline
 from ngram_builders.counting.token_cache import CACHE_FILE, read_indexed_files
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.ngrams import TokenSpace
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
 from ngram_builders.table import suffix_array
@@ -35,15 +36,15 @@ EDIT = st.tuples(st.sampled_from(["a.py", "b.py", "c/d.py", "c/e.go"]), st.none(
 
 
 def run(registry: Registry, repo: Path, **options: Any) -> BuildSummary:
-    tokens: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+    tokens: dict[str, Any] = {"token_space": TokenSpace("bytes", VOCABULARY, END)}
     return build([repo], "mine", encode, registry=registry, **{**tokens, "incremental": True, **options})
 
 
 def extend(registry: Registry, repo: Path) -> NgramTable:
     run(registry, repo)
-    domain = registry.find("mine")
-    assert domain.fault is None and len(domain.segments) <= 1
-    return domain
+    table = registry.find("mine")
+    assert table.fault is None and len(table.segments) <= 1
+    return table
 
 
 def from_nothing(folder: Path, repo: Path, **options: Any) -> NgramTable:
@@ -52,25 +53,25 @@ def from_nothing(folder: Path, repo: Path, **options: Any) -> NgramTable:
     return registry.find("mine")
 
 
-def columns(domain: NgramTable) -> list[Columns]:
-    return [Table.open(path).columns for path in domain.paths]
+def columns(table: NgramTable) -> list[Columns]:
+    return [Table.open(path).columns for path in table.paths]
 
 
-def searched(domain: NgramTable) -> list[SearchedTexts]:
+def searched(table: NgramTable) -> list[SearchedTexts]:
     """The texts of a table, as a server searches them."""
-    contents = read_indexed_files(domain.path.parent, domain.layers, "bytes")
+    contents = read_indexed_files(table.path.parent, table.layers, "bytes")
     assert contents is not None
-    layers = [Table.open(path).texts for path in domain.paths]
+    layers = [Table.open(path).texts for path in table.paths]
     return [
         SearchedTexts(texts, frozenset(number for number, digest in enumerate(digests) if digest is None))
         for texts, digests in zip(layers, contents.documents, strict=True)
     ]
 
 
-def places(domain: NgramTable, history: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+def places(table: NgramTable, history: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
     """All places; a server looks at some of those that are many."""
     with patch.multiple(suffix_array, _MAX_PLACES=10**6, _PLACES_PER_LENGTH=10**6):
-        found = find_occurrences(searched(domain), history, 8)
+        found = find_occurrences(searched(table), history, 8)
     return sorted((place.length, tuple(takewhile(lambda one: one != END, place.next))) for place in found)
 
 
@@ -122,10 +123,10 @@ def test_after_any_edits_base_and_segments_answer_as_one_table_from_nothing(
                     (repo / name).unlink(missing_ok=True)
                 else:
                     (repo / name).write_text(text)
-            domain = extend(registry, repo)
+            table = extend(registry, repo)
             whole = from_nothing(tmp_path / f"fresh{number}", repo)
-            assert (domain.tokens, domain.files, domain.sources) == (whole.tokens, whole.files, whole.sources)
-            check_equal(domain, whole, repo, chance)
+            assert (table.tokens, table.files, table.sources) == (whole.tokens, whole.files, whole.sources)
+            check_equal(table, whole, repo, chance)
     summary = run(registry, repo, incremental=False)
     assert summary.path.read_bytes() == whole.path.read_bytes()
     assert list(summary.path.parent.glob("table-*")) == [summary.path]
@@ -138,13 +139,13 @@ def test_an_edit_is_written_beside_the_table_and_answers_as_a_rebuilt_one(
     assert base.segments == ()
     (repo / "a.py").write_text("def new(name):\n    return abba\n")
     (repo / "c" / "d.py").unlink()
-    domain = extend(registry, repo)
-    assert domain.path == base.path
-    assert len(domain.segments) == 1
-    assert domain.segments[0].stat().st_size < base.path.stat().st_size
-    assert domain.size == sum(path.stat().st_size for path in domain.paths)
-    Table.open(domain.segments[0]).verify()
-    check_equal(domain, from_nothing(tmp_path / "fresh", repo), repo, random.Random(0))
+    table = extend(registry, repo)
+    assert table.path == base.path
+    assert len(table.segments) == 1
+    assert table.segments[0].stat().st_size < base.path.stat().st_size
+    assert table.size == sum(path.stat().st_size for path in table.paths)
+    Table.open(table.segments[0]).verify()
+    check_equal(table, from_nothing(tmp_path / "fresh", repo), repo, random.Random(0))
 
 
 def test_a_build_that_is_asked_for_writes_one_table_with_the_bytes_of_one_from_nothing(
@@ -177,17 +178,17 @@ def test_what_is_undone_leaves_no_counts(registry: Registry, repo: Path) -> None
     (repo / "a.py").write_text("zygote = frobnicator\n")
     extend(registry, repo)
     (repo / "a.py").write_bytes(before)
-    domain = extend(registry, repo)
-    assert sum(len(one.heads) for one in columns(domain)[1:]) == 0
-    assert all(b"zygote" not in bytes(Table.open(path).texts.text.astype("u1")) for path in domain.segments)  # type: ignore[union-attr]
+    table = extend(registry, repo)
+    assert sum(len(one.heads) for one in columns(table)[1:]) == 0
+    assert all(b"zygote" not in bytes(Table.open(path).texts.text.astype("u1")) for path in table.segments)  # type: ignore[union-attr]
 
 
 def test_more_than_a_fifth_is_written_as_a_new_base(registry: Registry, repo: Path) -> None:
     base = extend(registry, repo)
     (repo / "large.py").write_text(WORDS * 200)
-    domain = extend(registry, repo)
-    assert domain.segments == ()
-    assert domain.path != base.path
+    table = extend(registry, repo)
+    assert table.segments == ()
+    assert table.path != base.path
 
 
 @pytest.mark.parametrize("options", [{"min_count": 2}, {"min_files": 2}, {"min_count": {4: 3}}])
@@ -197,9 +198,9 @@ def test_a_pruned_table_has_no_segments_as_what_was_pruned_is_not_known(
     run(registry, repo, **options)
     (repo / "new.py").write_text("x = 1\n")
     run(registry, repo, **options)
-    domain = registry.find("mine")
-    assert domain.segments == ()
-    assert domain.path.read_bytes() == from_nothing(tmp_path / "fresh", repo, **options).path.read_bytes()
+    table = registry.find("mine")
+    assert table.segments == ()
+    assert table.path.read_bytes() == from_nothing(tmp_path / "fresh", repo, **options).path.read_bytes()
 
 
 def test_renamed_and_touched_files_need_no_segment(registry: Registry, repo: Path) -> None:
@@ -221,12 +222,12 @@ def test_without_a_record_of_its_files_a_table_is_built_anew(
 ) -> None:
     extend(registry, repo)
     (repo / "new.py").write_text("x = 1\n")
-    domain = extend(registry, repo)
-    (domain.path.parent / CACHE_FILE).unlink()
+    table = extend(registry, repo)
+    (table.path.parent / CACHE_FILE).unlink()
     (repo / "new.py").write_text("x = 2\n")
-    domain = extend(registry, repo)
-    assert domain.segments == ()
-    assert domain.path.read_bytes() == from_nothing(tmp_path / "fresh", repo).path.read_bytes()
+    table = extend(registry, repo)
+    assert table.segments == ()
+    assert table.path.read_bytes() == from_nothing(tmp_path / "fresh", repo).path.read_bytes()
 
 
 def test_a_truncated_segment_is_refused_in_a_sentence_and_the_next_build_writes_a_new_base(

@@ -1,4 +1,4 @@
-"""Domains are built again in the background: one at a time, without waiting, never twice for the same table."""
+"""Tables are built again in the background: one at a time, without waiting, never twice for the same table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from spd_lsp.ngrams import auto_rebuild
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
 from tests.processes import TIMEOUT
@@ -18,12 +18,12 @@ from tests.processes import TIMEOUT
 SLEEPS = "import time; time.sleep(600)"
 
 
-def domain(name: str = "mine", table: str = "one") -> NgramTable:
+def table(name: str = "mine", table: str = "one") -> NgramTable:
     return NgramTable(name=name, path=Path(table))
 
 
 def python(code: str) -> Callable[[NgramTable], list[str]]:
-    return lambda domain: [sys.executable, "-c", code, domain.name]
+    return lambda table: [sys.executable, "-c", code, table.name]
 
 
 def finish(rebuilder: Rebuilder) -> None:
@@ -34,7 +34,7 @@ def finish(rebuilder: Rebuilder) -> None:
 def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
     code = f"import sys; open({str(tmp_path / 'built')!r}, 'a').write(sys.argv[1] + chr(10))"
     rebuilder = Rebuilder(python(code))
-    outgrown = [domain("first"), domain("second")]
+    outgrown = [table("first"), table("second")]
     rebuilder.update(outgrown)
     finish(rebuilder)
     rebuilder.update(outgrown)
@@ -47,13 +47,13 @@ def test_a_build_runs_beside_and_the_next_one_after_it(tmp_path: Path):
 
 def test_one_that_failed_is_named_and_left_until_it_has_another_table():
     rebuilder = Rebuilder(python("raise SystemExit(1)"))
-    rebuilder.update([domain()])
+    rebuilder.update([table()])
     finish(rebuilder)
     for _ in range(3):
-        rebuilder.update([domain()])
+        rebuilder.update([table()])
         assert rebuilder.running is None
     assert rebuilder.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
-    rebuilder.update([domain(table="two")])
+    rebuilder.update([table(table="two")])
     assert rebuilder.running is not None
     finish(rebuilder)
 
@@ -65,24 +65,24 @@ def test_one_that_wrote_nothing_is_repeated_once_the_table_has_caught_up_and_fal
     clock = [0.0]
     monkeypatch.setattr(auto_rebuild, "monotonic", lambda: clock[0])
     rebuilder = Rebuilder(python("pass"))
-    rebuilder.update([domain()])
+    rebuilder.update([table()])
     pauses = []
     for _ in range(3):
         finish(rebuilder)
-        assert rebuilder.update([domain()]) == ["mine"]
+        assert rebuilder.update([table()]) == ["mine"]
         assert rebuilder.update([]) == []
         ended = clock[0]
         while rebuilder.running is None:
             clock[0] += 1
-            rebuilder.update([domain()])
+            rebuilder.update([table()])
         pauses.append(clock[0] - ended)
     assert pauses == [2, 4, 8] and not rebuilder.problems
     finish(rebuilder)
 
 
 def test_a_command_that_cannot_be_started_is_a_problem_and_no_error():
-    rebuilder = Rebuilder(lambda domain: ["/nowhere/at/all"])
-    rebuilder.update([domain()])
+    rebuilder = Rebuilder(lambda table: ["/nowhere/at/all"])
+    rebuilder.update([table()])
     assert rebuilder.running is None
     assert len(rebuilder.problems) == 1
 
@@ -90,8 +90,8 @@ def test_a_command_that_cannot_be_started_is_a_problem_and_no_error():
 def test_tending_does_not_wait_and_a_build_ends_with_its_server():
     rebuilder = Rebuilder(python(SLEEPS))
     started = time.monotonic()
-    rebuilder.update([domain()])
-    rebuilder.update([domain(), domain("other")])
+    rebuilder.update([table()])
+    rebuilder.update([table(), table("other")])
     assert time.monotonic() - started < TIMEOUT
     assert rebuilder.running is not None
     process = rebuilder.running[1]

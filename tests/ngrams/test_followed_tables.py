@@ -12,7 +12,7 @@ import pytest
 from spd_lsp.ngrams import followed_tables, live_index
 from spd_lsp.ngrams.file_sync import TableSync
 from spd_lsp.ngrams.live_index import LiveIndex
-from tests.ngrams.test_live_index import Snapshot, domain_of, live_over, rescan, settle, show
+from tests.ngrams.test_live_index import Snapshot, live_over, rescan, settle, show, table_of
 
 FILES = 120
 
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def live(files: list[Path]) -> LiveIndex:
-    live = live_over((domain_of(files[0].parent), Snapshot(files)))
+    live = live_over((table_of(files[0].parent), Snapshot(files)))
     settle(live)
     return live
 

@@ -10,7 +10,7 @@ import pytest
 from spd_lsp.ngrams import file_sync
 from spd_lsp.ngrams.followed_tables import Due
 from spd_lsp.ngrams.live_index import LiveIndex
-from tests.ngrams.test_live_index import Snapshot, domain_of, held, live_over, opened, rescan, settle, show
+from tests.ngrams.test_live_index import Snapshot, held, live_over, opened, rescan, settle, show, table_of
 
 FILES = 20
 GONE = "def only_here(): both_know()\n"
@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> list[Path]:
 def live(files: list[Path]) -> LiveIndex:
     """An index with no room for what is deleted."""
     folder = files[0].parent
-    live = live_over((domain_of(folder), Snapshot(sorted(folder.glob("*.py")))))
+    live = live_over((table_of(folder), Snapshot(sorted(folder.glob("*.py")))))
     settle(live)
     live.synced["mine"].ledger.overlay.max_ngrams = 0
     return live
@@ -91,7 +91,7 @@ def test_what_changed_is_counted_before_what_is_deleted_fills_the_room(files: li
     for file in files[1:]:
         file.write_text("".join(f"value_{file.stem}_{i} = {i * i}\n" for i in range(60)))
     (folder / "zero.py").write_text("import os\n")
-    live = live_over((domain_of(folder), Snapshot(sorted(folder.glob("*.py")))))
+    live = live_over((table_of(folder), Snapshot(sorted(folder.glob("*.py")))))
     settle(live)
     live.synced["mine"].ledger.overlay.max_ngrams = 3_000
     for file in files[1:]:
@@ -149,7 +149,7 @@ def test_until_it_is_known_which_names_are_gone_only_those_are_not_that_were_fou
 
 def test_no_name_is_gone_once_what_changed_is_counted(files: list[Path]):
     folder = files[0].parent
-    live = live_over((domain_of(folder), Snapshot(sorted(folder.glob("*.py")))))
+    live = live_over((table_of(folder), Snapshot(sorted(folder.glob("*.py")))))
     settle(live)
     for file in files:
         file.write_text("def other(): both_know()\n")

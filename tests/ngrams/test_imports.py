@@ -37,11 +37,10 @@ def offered(parts, tmp_path):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text, encoding="utf-8")
         registry = Registry(tmp_path / "data")
-        sizes = {"end_of_text": tokens.end_of_text, "vocab_size": tokens.vocab_size}
-        build([folder], "mine", tokens.encode_batch, fingerprint=tokens.fingerprint, registry=registry, **sizes)
+        build([folder], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
         live = LiveIndex(IncrementalTokenizer(tokens))
-        domains = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
-        completer = Completer(network, tokens, domains, Settings())
+        tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
+        completer = Completer(network, tokens, tables, Settings())
         file = folder / name
         answer = completer.complete(source, len(source), language_of(file), file, name=file.as_uri())
         return [completion.text for completion in answer.completions]
@@ -92,7 +91,7 @@ def test_an_ignored_module_and_a_line_with_a_secret_bring_no_names(offered):
 
 
 class CountedStates(dict):
-    """A domain's files, of which there are none; counts how often one is looked for."""
+    """A table's files, of which there are none; counts how often one is looked for."""
 
     lookups = 0
 
@@ -112,8 +111,8 @@ class CountedStates(dict):
 def test_a_file_crafted_to_import_thousands_of_modules_is_searched_within_limits(line, tmp_path):
     place = tmp_path.joinpath(*["deep"] * 100, "main.py")
     states = CountedStates()
-    domain = SimpleNamespace(domain=SimpleNamespace(roots=[tmp_path]), states=states)
+    table = SimpleNamespace(table=SimpleNamespace(roots=[tmp_path]), states=states)
     text = "".join(line.replace("{}", f"m{number}_") + "\n" for number in range(100))
     document = OpenDocument("main", place, "python", text)
-    assert not list(ImportedModules(lambda ids: b"").find(document, str(place), [domain]))
+    assert not list(ImportedModules(lambda ids: b"").find(document, str(place), [table]))
     assert 0 < states.lookups < 500_000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.ngrams import ORDERS, Run, count_streams, merge, with_boundaries
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
 from ngram_builders.sources.rules.ignores import Exclusion
@@ -51,8 +51,8 @@ def incremental_tokenizer() -> IncrementalTokenizer:
 
 def live_over(*followed: tuple[NgramTable, Any]) -> LiveIndex:
     live = LiveIndex(incremental_tokenizer())
-    for domain, contents in followed:
-        live.columns(domain, lambda contents=contents: contents)  # type: ignore[misc]
+    for table, contents in followed:
+        live.columns(table, lambda contents=contents: contents)  # type: ignore[misc]
     return live
 
 
@@ -77,7 +77,7 @@ class Snapshot:
         return self.known.get(digest)
 
 
-def domain_of(root: Path, name: str = "mine", **recipe: str) -> NgramTable:
+def table_of(root: Path, name: str = "mine", **recipe: str) -> NgramTable:
     return NgramTable(name=name, path=root / f"{name}.ngt", roots=(root,), orders=ORDERS, recipe=recipe)
 
 
@@ -93,8 +93,8 @@ def count(texts: Iterable[str]) -> Run:
     return count_streams(known, orders=ORDERS, vocab_size=tokens().vocab_size)
 
 
-def held(live: LiveIndex, domain: str = "mine") -> Run:
-    return merge(live.synced[domain].ledger.overlay.levels)
+def held(live: LiveIndex, table: str = "mine") -> Run:
+    return merge(live.synced[table].ledger.overlay.levels)
 
 
 def loose(live: LiveIndex, language: str = "python") -> Run:
@@ -147,7 +147,7 @@ class Desk:
             self.write(root / name, self.text())
         self.files = [root / name for name in NAMES]
         self.base = Snapshot(path for path in self.files if path.exists())
-        self.live = live_over((domain_of(root), self.base))
+        self.live = live_over((table_of(root), self.base))
         settle(self.live)
 
     def text(self) -> str:
@@ -259,7 +259,7 @@ def live(repository: Path) -> LiveIndex:
 
 
 def following(root: Path, **recipe: str) -> LiveIndex:
-    live = live_over((domain_of(root, **recipe), Snapshot(sorted(root.glob("*.py")))))
+    live = live_over((table_of(root, **recipe), Snapshot(sorted(root.glob("*.py")))))
     settle(live)
     return live
 
@@ -301,7 +301,7 @@ def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(live: Live
     assert len(loose(live)) > len(before)
 
 
-def test_an_open_file_of_no_domain_counts_for_languages_like_its_own(live: LiveIndex):
+def test_an_open_file_of_no_table_counts_for_languages_like_its_own(live: LiveIndex):
     show(live, Path("/elsewhere/e.ts"), "let x = 1;\n", language="typescript")
     assert live.open_files("javascript")
     assert not live.open_files("python")
@@ -359,11 +359,11 @@ def spoken(live: LiveIndex, file: Path) -> str:
 
 def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path):
     contents = Snapshot(sorted(repository.glob("*.py")))
-    domain = domain_of(repository)
-    live = live_over((domain, contents))
+    table = table_of(repository)
+    live = live_over((table, contents))
     assert live.tables.outdated() == []
     contents.is_old = True
-    assert live.tables.outdated() == [domain]
+    assert live.tables.outdated() == [table]
 
 
 def test_a_folder_that_cannot_be_listed_loses_nothing(live: LiveIndex, repository: Path, monkeypatch: Any):
@@ -407,18 +407,18 @@ def test_what_the_table_knows_is_not_encoded_again(live: LiveIndex, repository: 
     assert sum(read) < 500
 
 
-def test_a_domain_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
+def test_a_table_that_was_removed_is_let_go(live: LiveIndex, repository: Path):
     show(live, repository / "a.py", "x = 1\n")
     live.retain([])
     assert not live.synced
     assert same(loose(live), count(["x = 1\n"]))
 
 
-def test_the_list_of_a_large_domain_is_read_between_requests(repository: Path, monkeypatch: Any):
+def test_the_list_of_a_large_table_is_read_between_requests(repository: Path, monkeypatch: Any):
     monkeypatch.setattr(followed_tables, "MAX_FILES_AT_ONCE", -1)
     live, contents = live_over(), Snapshot(sorted(repository.glob("*.py")))
-    domain = domain_of(repository)
-    assert live.columns(domain, lambda: contents) == ()
+    table = table_of(repository)
+    assert live.columns(table, lambda: contents) == ()
     assert not live.synced
     settle(live)
     assert live.synced
@@ -456,7 +456,7 @@ def test_deleted_files_are_searched_no_more_at_once(repository: Path):
     for file in files:
         file.write_text(f"v = '{file.name}'\n")
     snapshot = Snapshot(sorted(repository.glob("*.py")))
-    live = live_over((domain_of(repository), snapshot))
+    live = live_over((table_of(repository), snapshot))
     settle(live)
     live.synced["mine"].ledger.overlay.max_ngrams = 0
     known = sorted(snapshot.known.items())

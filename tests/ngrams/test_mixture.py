@@ -170,16 +170,16 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9]], 9).tolist() == []
 
 
-def test_the_built_in_domain_serves_its_language_only(tmp_path):
+def test_the_built_in_table_serves_its_language_only(tmp_path):
     table_of(tmp_path, [[1, 2, 3]], "python")
-    domains = ServingTables(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
-    assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python",)
-    assert domains.mixture_for(tmp_path / "a.go", "go") is None
+    tables = ServingTables(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
+    assert tables.mixture_for(tmp_path / "a.py", "python").names == ("python",)
+    assert tables.mixture_for(tmp_path / "a.go", "go") is None
 
 
 def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
     """The registry named the old table, and a build has swept it away since."""
-    registry, usual = Registry(tmp_path / "data"), Registry.domains_for
+    registry, usual = Registry(tmp_path / "data"), Registry.tables_for
 
     def install(*ids):
         registry.install("mine", lambda path: write_texts(path, [[*ids, END]], VOCABULARY, fingerprint="f"))
@@ -193,31 +193,31 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     replaced: list[None] = []
     install(1, 2)
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
-    monkeypatch.setattr(Registry, "domains_for", overtaken)
-    domains = ServingTables(Registry(registry.folder), "f", {})
-    mixture = domains.mixture_for(tmp_path / "a.py", "python")
+    monkeypatch.setattr(Registry, "tables_for", overtaken)
+    tables = ServingTables(Registry(registry.folder), "f", {})
+    mixture = tables.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
-    assert domains.problems == []
+    assert tables.problems == []
 
 
 def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_path):
     other, file = Registry(tmp_path / "data"), tmp_path / "a.py"
-    domains = ServingTables(Registry(tmp_path / "data"), "f", {})
-    assert domains.mixture_for(file, "python") is None
+    tables = ServingTables(Registry(tmp_path / "data"), "f", {})
+    assert tables.mixture_for(file, "python") is None
     for successor in (2, 3):  # built, and built again
         texts = [[1, successor, END]]
         other.install("mine", lambda path, texts=texts: write_texts(path, texts, VOCABULARY, fingerprint="f"))
         other.assign_workspace(tmp_path, [("mine", 0.5)])
-        assert domains.mixture_for(file, "python").successors([[1]], 4).tolist() == [successor]
+        assert tables.mixture_for(file, "python").successors([[1]], 4).tolist() == [successor]
     other.assign_workspace(tmp_path, [])
-    assert domains.mixture_for(file, "python") is None
+    assert tables.mixture_for(file, "python") is None
     (home := other.folder / "half").mkdir()  # seen while a build has begun to write it
-    assert domains.mixture_for(file, "python") is None
+    assert tables.mixture_for(file, "python") is None
     home.rmdir()
     other.install(
         "half", lambda path: write_texts(path, [[1, 4, END]], VOCABULARY, fingerprint="f"), roots=[tmp_path]
     )
-    assert domains.mixture_for(file, "python").names == ("half",)
+    assert tables.mixture_for(file, "python").names == ("half",)
 
 
 def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_said_to_be(tmp_path):
@@ -227,9 +227,9 @@ def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_sai
     write = partial(write_texts, texts=[[1, more - 1, END]], vocab_size=more, fingerprint=tokens.fingerprint)
     registry.install("mine", write, roots=[tmp_path])
     live = LiveIndex(IncrementalTokenizer(tokens))
-    domains = ServingTables(registry, tokens.fingerprint, {}, live)
-    assert domains.mixture_for(tmp_path / "a.py", "python") is None
-    assert "its vocabulary is not that of its tokenizer; run: spd-lsp" in domains.problems[0]
+    tables = ServingTables(registry, tokens.fingerprint, {}, live)
+    assert tables.mixture_for(tmp_path / "a.py", "python") is None
+    assert "its vocabulary is not that of its tokenizer; run: spd-lsp" in tables.problems[0]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
@@ -242,18 +242,18 @@ def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(
         path = registry.find("mine").path
     else:
         table_of(tmp_path, [[1, 2]], "python")
-    domains = ServingTables(registry, "f", {"python": path} if built_in else {})
+    tables = ServingTables(registry, "f", {"python": path} if built_in else {})
     whole = path.read_bytes()
-    assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    assert tables.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
     path.write_bytes(whole[:-64])
     for _ in range(2):
-        domains.run_idle_work(0.0)
-        assert domains.mixture_for(tmp_path / "a.py", "python") is None
-    assert len(domains.problems) == 1
-    assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in domains.problems[0]
+        tables.run_idle_work(0.0)
+        assert tables.mixture_for(tmp_path / "a.py", "python") is None
+    assert len(tables.problems) == 1
+    assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in tables.problems[0]
     path.write_bytes(whole)
-    domains.run_idle_work(0.0)
-    assert domains.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
+    tables.run_idle_work(0.0)
+    assert tables.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 
 
 def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path):
@@ -268,12 +268,12 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
     install("shop", "f", roots=[tmp_path / "shop"])
     install("shop-g", "g", roots=[tmp_path / "shop"])
     install("till-g", "g", roots=[tmp_path / "till"])
-    domains = ServingTables(registry, "f", {}, model="/models/f")
-    assert domains.mixture_for(tmp_path / "shop" / "a.py", "python").names == ("shop",)
-    assert domains.problems == []
+    tables = ServingTables(registry, "f", {}, model="/models/f")
+    assert tables.mixture_for(tmp_path / "shop" / "a.py", "python").names == ("shop",)
+    assert tables.problems == []
     for _ in range(2):
-        assert domains.mixture_for(tmp_path / "till" / "a.py", "python") is None
-    assert domains.problems == [
+        assert tables.mixture_for(tmp_path / "till" / "a.py", "python") is None
+    assert tables.problems == [
         "n-gram table till-g was built for g, and f has another tokenizer; "
         f"run: spd-lsp build-ngrams {tmp_path / 'till'} --model /models/f"
     ]
@@ -284,8 +284,8 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     registry = Registry(tmp_path / "data")
     registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
     registry.assign_workspace(tmp_path, [("python", 0.5)])
-    domains = ServingTables(registry, "f", {"python": tmp_path / "python.ngt"})
-    assert domains.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
+    tables = ServingTables(registry, "f", {"python": tmp_path / "python.ngt"})
+    assert tables.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 
 
 def test_each_table_has_the_weights_fitted_for_it_and_the_others_those_of_the_first(tmp_path):

@@ -1,4 +1,4 @@
-"""Domains kept up to date: real tables with what changed since, asked as a completion asks them."""
+"""Tables kept up to date: real tables with what changed since, asked as a completion asks them."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ def teach(root: Path, registry: Registry, *, incremental: bool = False) -> None:
         [root],
         "mine",
         tokens().encode_batch,
-        end_of_text=tokens().end_of_text,
-        fingerprint=tokens().fingerprint,
-        vocab_size=tokens().vocab_size,
+        token_space=tokens().space,
         registry=registry,
         model="starter",
         incremental=incremental,
@@ -74,19 +72,19 @@ def opened(path: Path, text: str) -> OpenDocument:
     return OpenDocument(path.as_uri(), path, "python", text)
 
 
-def show(domains: ServingTables, path: Path, text: str) -> None:
-    assert domains.live
+def show(tables: ServingTables, path: Path, text: str) -> None:
+    assert tables.live
     one = opened(path, text)
-    domains.live.update_documents({one.name: DocumentChange(one, False)})
+    tables.live.update_documents({one.name: DocumentChange(one, False)})
 
 
-def settle(domains: ServingTables) -> None:
-    while domains.run_idle_work(1.0):
+def settle(tables: ServingTables) -> None:
+    while tables.run_idle_work(1.0):
         pass
 
 
-def serving(domains: ServingTables, file: Path) -> Mixture:
-    found = domains.mixture_for(file, "python")
+def serving(tables: ServingTables, file: Path) -> Mixture:
+    found = tables.mixture_for(file, "python")
     assert found is not None
     return found
 
@@ -117,7 +115,7 @@ def registry(tmp_path: Path, root: Path) -> Registry:
 def test_the_answers_are_those_of_a_table_built_from_scratch(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    folder, chance = tmp_path_factory.mktemp("domains"), random.Random(seed)
+    folder, chance = tmp_path_factory.mktemp("tables"), random.Random(seed)
     root = folder / "repository"
     root.mkdir()
 
@@ -129,19 +127,19 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
         file.write_text(text())
     registry = Registry(folder / "data")
     teach(root, registry)
-    domains = living(registry)
-    serving(domains, files[0])
+    tables = living(registry)
+    serving(tables, files[0])
     for _ in range(6):
         file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor", "build"))
         new = text()
         if kind == "disk":
             file.write_text(new + f"# {chance.random()}\n")
         elif kind == "buffer":
-            show(domains, file, new)
+            show(tables, file, new)
         elif (
             kind == "delete"
-            and domains.live
-            and all(open.place != str(file) for open in domains.live.buffers.values())
+            and tables.live
+            and all(open.place != str(file) for open in tables.live.buffers.values())
             and any(other.exists() for other in files if other != file)  # a table needs one
         ):
             file.unlink(missing_ok=True)
@@ -149,18 +147,18 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(pipeline, "MAX_CHANGED_SHARE", 100.0)
                 teach(root, registry, incremental=True)
-        elif domains.live:
-            domains.live.set_active(opened(file, new), chance.randrange(len(new)))
-    assert domains.live
-    domains.live.set_active(ELSEWHERE, 0)  # no line is left out
-    for name, buffer in list(domains.live.buffers.items()):
+        elif tables.live:
+            tables.live.set_active(opened(file, new), chance.randrange(len(new)))
+    assert tables.live
+    tables.live.set_active(ELSEWHERE, 0)  # no line is left out
+    for name, buffer in list(tables.live.buffers.items()):
         if buffer.opened.path:
             buffer.opened.path.write_text(buffer.opened.text)
-            domains.live.on_saved(name)
+            tables.live.on_saved(name)
     for _ in range(2):  # after a build its table is opened, and the files are looked at again
-        domains.live.tables.due = dict.fromkeys(domains.live.tables.due, Due(0, 0))
-        settle(domains)
-        serving(domains, files[0])
+        tables.live.tables.due = dict.fromkeys(tables.live.tables.due, Due(0, 0))
+        settle(tables)
+        serving(tables, files[0])
     scratch = Registry(folder / "scratch")
     teach(root, scratch)
     seen = [tokens().encode(file.read_text()) for file in files if file.exists()]
@@ -169,7 +167,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
         chance.choices(range(300), k=5) for _ in "abc"
     ]
     candidates = np.array(sorted({i for ids in seen for i in ids} | {5, tokens().end_of_text}))
-    mine = answers(serving(domains, files[0]), histories, candidates)
+    mine = answers(serving(tables, files[0]), histories, candidates)
     theirs = answers(serving(living(scratch), files[0]), histories, candidates)
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
@@ -179,93 +177,93 @@ def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: 
     home = registry.find("mine").path.parent
     for file in home.glob("*.sqlite*"):
         file.unlink()
-    domains = living(registry)
-    show(domains, root / "a.py", "zygote = frobnicator\n")
-    settle(domains)
-    assert serving(domains, root / "a.py").names == ("mine", OPEN_FILES)
+    tables = living(registry)
+    show(tables, root / "a.py", "zygote = frobnicator\n")
+    settle(tables)
+    assert serving(tables, root / "a.py").names == ("mine", OPEN_FILES)
 
 
 def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry: Registry, root: Path):
-    domains, file = living(registry), root / "a.py"
-    assert domains.live
-    serving(domains, file)
-    show(domains, file, file.read_text() + "zygote = frobnicator\n")
+    tables, file = living(registry), root / "a.py"
+    assert tables.live
+    serving(tables, file)
+    show(tables, file, file.read_text() + "zygote = frobnicator\n")
     (root / "c.py").write_text("import sys\n")
     teach(root, registry)
-    settle(domains)
-    serving(domains, file)
-    settle(domains)
-    rebuilt = domains.live.synced["mine"]
+    settle(tables)
+    serving(tables, file)
+    settle(tables)
+    rebuilt = tables.live.synced["mine"]
     assert str(root / "c.py") in rebuilt.contents.files
     held = rebuilt.ledger.overlay.size
-    show(domains, file, file.read_text())
+    show(tables, file, file.read_text())
     assert held > 0 and rebuilt.ledger.overlay.size == 0
 
 
 def test_the_tables_of_an_open_document_are_open_before_the_first_request(registry: Registry, root: Path):
-    domains = living(registry)
-    show(domains, root / "a.py", "import os\n")
-    settle(domains)
-    assert domains.live and "mine" in domains.live.synced
-    assert [one.name for one in domains.tables] == ["mine"]
+    tables = living(registry)
+    show(tables, root / "a.py", "import os\n")
+    settle(tables)
+    assert tables.live and "mine" in tables.live.synced
+    assert [one.name for one in tables.tables] == ["mine"]
 
 
 def test_after_a_build_that_found_nothing_to_write_a_table_is_compared_with_its_files_anew(
     registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Files were changed and changed back during the build; what had been counted of them must not stay."""
-    rebuilder = Rebuilder(lambda domain: (sys.executable, "-c", "pass"))
-    domains = living(registry, rebuilder)
-    outgrow(domains, root, monkeypatch)
-    assert domains.live and rebuilder.running
+    rebuilder = Rebuilder(lambda table: (sys.executable, "-c", "pass"))
+    tables = living(registry, rebuilder)
+    outgrow(tables, root, monkeypatch)
+    assert tables.live and rebuilder.running
     (root / "c.py").unlink()
-    before = domains.live.synced["mine"]
+    before = tables.live.synced["mine"]
     rebuilder.running[1].wait(120)
-    settle(domains)  # nobody asks
-    assert domains.live.synced["mine"] is not before
-    assert domains.live.synced["mine"].ledger.overlay.size == 0
+    settle(tables)  # nobody asks
+    assert tables.live.synced["mine"] is not before
+    assert tables.live.synced["mine"].ledger.overlay.size == 0
 
 
-def outgrow(domains: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def outgrow(tables: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "MAX_DRIFT", 10)
-    serving(domains, root / "a.py")
+    serving(tables, root / "a.py")
     (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
-    settle(domains)
+    settle(tables)
 
 
-def test_a_domain_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
+def test_a_table_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
     registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    domains = living(registry)
-    outgrow(domains, root, monkeypatch)
-    settle(domains)
-    assert domains.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
+    tables = living(registry)
+    outgrow(tables, root, monkeypatch)
+    settle(tables)
+    assert tables.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
 
 
-def test_what_changed_in_a_domain_far_behind_its_files_is_written_beside_it_and_its_overlay_starts_anew(
+def test_what_changed_in_a_table_far_behind_its_files_is_written_beside_it_and_its_overlay_starts_anew(
     registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (root / "large.py").write_text("".join(f"def large_{i}(x):\n    return x * {i}\n" for i in range(300)))
     teach(root, registry)
     command = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda domain: (*command, "--incremental", domain.name))
-    domains = living(registry, rebuilder)
+    rebuilder = Rebuilder(lambda table: (*command, "--incremental", table.name))
+    tables = living(registry, rebuilder)
     before = registry.find("mine").path
-    outgrow(domains, root, monkeypatch)
-    assert domains.live and domains.live.synced["mine"].ledger.overlay.size > 10
+    outgrow(tables, root, monkeypatch)
+    assert tables.live and tables.live.synced["mine"].ledger.overlay.size > 10
     assert rebuilder.running is not None
     rebuilder.running[1].wait(120)
-    settle(domains)  # nobody asks
+    settle(tables)  # nobody asks
     after = registry.find("mine")
     assert after.path == before and len(after.segments) == 1
-    assert [len(files) for files in (one.files for one in domains.tables)] == [2]
-    mixture = serving(domains, root / "b.py")
+    assert [len(files) for files in (one.files for one in tables.tables)] == [2]
+    mixture = serving(tables, root / "b.py")
     assert "compute" in {
         tokens().bytes_of([i]).decode().strip() for i in mixture.successors([tokens().encode("value_7 =")], 9)
     }
-    assert domains.live.synced["mine"].ledger.overlay.size == 0
-    assert str(root / "c.py") in domains.live.synced["mine"].contents.files
-    assert domains.problems == [] and rebuilder.running is None
+    assert tables.live.synced["mine"].ledger.overlay.size == 0
+    assert str(root / "c.py") in tables.live.synced["mine"].contents.files
+    assert tables.problems == [] and rebuilder.running is None
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -276,9 +274,9 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     subprocess.run(["git", "-C", str(root), "add", "build"], check=True)
     teach(root, registry)
-    domains = living(registry)
-    serving(domains, root / "main.py")
-    sync = domains.live.synced["mine"]
+    tables = living(registry)
+    serving(tables, root / "main.py")
+    sync = tables.live.synced["mine"]
     cells = [{"cell_type": "code", "source": "import os\n", "outputs": []}]
     new = {
         "build/b.py": b"x = [1, 2]\n",
@@ -302,6 +300,6 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
 
 
 def read_indexed(registry: Registry) -> list[IndexedFile]:
-    domain = registry.find("mine")
-    with TokenCache(domain.path.parent / CACHE_FILE, tokens().fingerprint) as cache:
-        return cache.indexed_files(domain.path.name)
+    table = registry.find("mine")
+    with TokenCache(table.path.parent / CACHE_FILE, tokens().fingerprint) as cache:
+        return cache.indexed_files(table.path.name)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ngram_builders.table.query import open_query
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.training.ngrams import count_order, encode_packages, write_domain
+from spd_lsp.training.ngrams import count_order, encode_packages, write_built_in
 
 DOCUMENT = st.lists(st.integers(5, 8), max_size=12).map(lambda ids: np.array([*ids, 0], dtype=np.uint16))
 PACKAGES = st.lists(st.lists(DOCUMENT, max_size=3), min_size=1, max_size=4).filter(any)
@@ -58,8 +58,8 @@ def test_a_tally_is_what_a_loop_counts(
 def test_the_table_answers_as_a_loop_over_all_packages(
     tokens: ModelTokenizer, packages: list[list[np.ndarray]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("domain") / "python.ngt"
-    write_domain(packages, tokens, path, LEAST)
+    path = tmp_path_factory.mktemp("table") / "python.ngt"
+    write_built_in(packages, tokens, path, LEAST)
     table = Table.open(path, tokens.fingerprint)
     asked = open_query([[table.columns]], [1.0])
     for order in LEAST:
@@ -78,7 +78,7 @@ def test_the_same_ids_give_the_same_bytes(tokens: ModelTokenizer, tmp_path: Path
     paths = [tmp_path / name / "python.ngt" for name in ("a", "b")]
     for path in paths:
         path.parent.mkdir()
-        write_domain(packages, tokens, path, {2: (2, 1)})
+        write_built_in(packages, tokens, path, {2: (2, 1)})
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
@@ -86,8 +86,8 @@ def test_a_table_holds_the_most_frequent_ngrams_within_its_size(tokens: ModelTok
     """What is dropped still counts: a probability is of all that followed a context."""
     once, often = (np.array([*ids, 0], dtype=np.uint16) for ids in (range(5, 300), [5, 6, 5, 7] * 4))
     packages = [[once, often]] * 2
-    whole = write_domain(packages, tokens, tmp_path / "go.ngt", {2: (2, 1)})
-    part = write_domain(packages, tokens, tmp_path / "rust.ngt", {2: (2, 1)}, max_bytes=whole.size - 500)
+    whole = write_built_in(packages, tokens, tmp_path / "go.ngt", {2: (2, 1)})
+    part = write_built_in(packages, tokens, tmp_path / "rust.ngt", {2: (2, 1)}, max_bytes=whole.size - 500)
     assert part.size <= whole.size - 500
     assert 0 < part.ngrams < whole.ngrams
     assert part.sources == {"rust": 4}
@@ -98,7 +98,7 @@ def test_a_table_holds_the_most_frequent_ngrams_within_its_size(tokens: ModelTok
 
 def test_no_table_is_too_small_to_be_written(tokens: ModelTokenizer, tmp_path: Path) -> None:
     document = np.array([5, 6, 7, 0], dtype=np.uint16)
-    assert write_domain([[document]], tokens, tmp_path / "c.ngt", {2: (1, 1)}, max_bytes=1).ngrams == 0
+    assert write_built_in([[document]], tokens, tmp_path / "c.ngt", {2: (1, 1)}, max_bytes=1).ngrams == 0
 
 
 def test_only_the_wanted_files_are_encoded(tokens: ModelTokenizer, tmp_path: Path) -> None:

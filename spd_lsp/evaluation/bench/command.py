@@ -12,7 +12,7 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_options
-from spd_lsp.progress import progress
+from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

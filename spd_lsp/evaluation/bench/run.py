@@ -18,7 +18,7 @@ from spd_lsp.evaluation.bench.machine import (
     run_in_fresh_process,
 )
 from spd_lsp.evaluation.bench.setup import BenchOptions, prepare
-from spd_lsp.progress import ReportProgress
+from spd_lsp.output.progress import ReportProgress
 
 Key = tuple[str, int]  # a contender's name and its k
 

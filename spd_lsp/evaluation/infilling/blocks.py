@@ -21,7 +21,7 @@ from spd_lsp.command_options import model_options, print_status
 from spd_lsp.evaluation.quality.examples import PackageFile, PackageFiles, read_packages
 from spd_lsp.evaluation.quality.metrics import edit_similarity
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
-from spd_lsp.progress import resumable_progress
+from spd_lsp.output.progress import resumable_progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_options, print_status
 from spd_lsp.evaluation.results import out_option
-from spd_lsp.progress import resumable_progress
+from spd_lsp.output.progress import resumable_progress
 from spd_lsp.settings import Settings
 
 

@@ -26,7 +26,7 @@ from spd_lsp.evaluation.quality.arms import Arm
 from spd_lsp.evaluation.quality.store import Record, ResultStore
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.load import load
-from spd_lsp.progress import ReportProgress
+from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
 _WHOLE_PROGRAM = 4096  # tokens of context; the longest program has some 700

@@ -21,7 +21,7 @@ import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.ngrams import ORDERS, Run, count_streams, negate, with_boundaries
-from ngram_builders.registry.domains import DEFAULT_WEIGHT
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.sources.language_ids import closest_language
 from ngram_builders.table.format import Columns
 from ngram_builders.table.reader import Table

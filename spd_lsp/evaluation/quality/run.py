@@ -30,7 +30,7 @@ from spd_lsp.evaluation.quality.store import Record, ResultStore
 from spd_lsp.models.checkpoint.hub import STARTER, bundled_tables, locate, shipped_settings
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.load import load
-from spd_lsp.progress import ReportProgress
+from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
 HeldOut = Callable[[PackageFile], HeldOutNgrams]

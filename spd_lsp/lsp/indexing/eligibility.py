@@ -57,7 +57,7 @@ def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str) -> s
         return EXCLUDED
     if any(map(folder.is_relative_to, registry.assignments().workspaces)):
         return "you chose its tables"
-    fitting = [one for one in registry.domains() if one.fault is None and one.fingerprint == fingerprint]
+    fitting = [one for one in registry.tables() if one.fault is None and one.fingerprint == fingerprint]
     if any(folder.is_relative_to(root) for table in fitting for root in table.roots):
         return HAS_TABLE
     return ""
@@ -67,7 +67,7 @@ def exclude_folder(folder: Path, registry: Registry) -> str:
     """Never index a folder by itself again, and delete the tables of it alone; what was done."""
     write_folder_choice(registry.folder, folder, FolderChoice.EXCLUDED)
     registry.assign_dependencies(folder, ())
-    own = [table.name for table in registry.domains() if table.roots == (folder,)]
+    own = [table.name for table in registry.tables() if table.roots == (folder,)]
     for name in own:
         registry.remove(name)
     deleted = f"; its tables were deleted: {', '.join(own)}" if own else ""

@@ -46,9 +46,9 @@ from spd_lsp.lsp.indexing.eligibility import (
 )
 from spd_lsp.lsp.protocol import WorkDoneProgress
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.printable import printable
-from spd_lsp.progress import format_count
-from spd_lsp.safe_logging import safe_traceback
+from spd_lsp.output.printable import printable
+from spd_lsp.output.progress import format_count
+from spd_lsp.output.safe_logging import safe_traceback
 from spd_lsp.settings import Settings
 
 _INDEX_COMMAND = "spd-lsp.indexFolder"
@@ -169,7 +169,7 @@ class FolderIndexer:
             return None
         folders = [folder for uri in self._folders if (folder := file_path(uri))]
         is_inside = any(map(path.is_relative_to, folders))
-        serving = self._target.registry.domains_for(path, None)
+        serving = self._target.registry.tables_for(path, None)
         has_table = any(table.fingerprint == self._target.fingerprint for table, _ in serving)
         return has_table or (False if is_inside else None)
 
@@ -320,14 +320,14 @@ def _short_message(folder: str, counted: str) -> str:
 
 def _list_tables(registry: Registry, folder: Path, fingerprint: str) -> list[dict[str, Any]]:
     """Each table that the model can use, and whether it serves files in the folder."""
-    serving = {table.name for table, _ in registry.domains_for(folder / "file", None)}
+    serving = {table.name for table, _ in registry.tables_for(folder / "file", None)}
     return [
         {
             "name": table.name,
             "detail": f"{format_count(table.files, 'file')}, {', '.join(table.languages)}",
             "isUsed": table.name in serving,
         }
-        for table in registry.domains()
+        for table in registry.tables()
         if table.fault is None and table.fingerprint == fingerprint
     ]
 

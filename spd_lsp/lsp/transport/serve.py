@@ -30,7 +30,7 @@ from spd_lsp.lsp.transport.streams import (
     SocketWriter,
     StandardInput,
 )
-from spd_lsp.safe_logging import log_to_stderr, safe_traceback
+from spd_lsp.output.safe_logging import log_to_stderr, safe_traceback
 
 if TYPE_CHECKING:
     from spd_lsp.models.base import Engine

@@ -24,7 +24,7 @@ import platformdirs
 from filelock import FileLock
 
 from ngram_builders.errors import UserError
-from spd_lsp.progress import format_bytes
+from spd_lsp.output.progress import format_bytes
 
 _SHA256, _GIT_SHA1 = 64, 40  # hexadecimal digits: of large files, and of those that Git keeps
 _lock = threading.RLock()
@@ -94,8 +94,8 @@ def _describe(repository: str, name: str) -> _RemoteFile:
     digest = (about.etag or "").lower()
     if about.size is None or not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", digest):
         raise UserError(
-            f"the server names no size and digest of {name} in {repository}, without which the file cannot be "
-            "checked; take another mirror (HF_ENDPOINT), or name a GGUF file that you have by its full path"
+            f"the server gives no size and digest for {name} in {repository}, without which the file cannot be "
+            "verified; use another mirror (HF_ENDPOINT), or name a GGUF file that you have by its full path"
         )
     return _RemoteFile(name, hf_hub_url(repository, name, revision=about.commit_hash), about.size, digest)
 
@@ -151,7 +151,7 @@ def _check_room(needed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if needed > (free := shutil.disk_usage(folder).free):
         raise UserError(
-            f"{format_bytes(needed)} are to be fetched, but {folder} has {format_bytes(free)} free; make room"
+            f"{format_bytes(needed)} must be downloaded, but {folder} has {format_bytes(free)} free; make room"
         )
 
 

@@ -39,6 +39,6 @@ def refusal(error: BaseException) -> BaseException:
     if type(error).__name__ != "PanicException":
         return error
     return UserError(
-        f"the model's tokenizer.json cannot cut this text into tokens ({error}): expected regular expressions "
+        f"the model's tokenizer.json cannot tokenize this text ({error}): expected regular expressions "
         "that need a few steps a letter; restore the file, or choose another model"
     )

@@ -69,7 +69,7 @@ def _tensor_bytes(tensor: TensorInfo) -> int:
         sizes: tuple[int, int] = GGML_QUANT_SIZES[GGMLQuantizationType(tensor.kind)]
     except ValueError as error:
         raise UserError(
-            f"{tensor.path} has weights of the data type {tensor.kind}, which is not known here; update gguf"
+            f"{tensor.path} has weights of type {tensor.kind}, which is not known here; update gguf"
         ) from error
     return int(np.prod(tensor.shape, dtype=object)) // sizes[0] * sizes[1]
 

@@ -39,7 +39,7 @@ def open_file(header: GgufHeader, device: str) -> LlamaEngine:
             "install one for your GPU, or use --device auto"
         )
     if header.number("context_length") < _MIN_POSITIONS:
-        raise UserError(f"{header.path} does not say how long a text it was made for; choose another file")
+        raise UserError(f"{header.path} does not state its context length; choose another file")
     model = LlamaModel(header.path, ALL_LAYERS if has_gpu and device != "cpu" else 0)
     if not model.keeps_positions:
         raise UserError(

@@ -44,7 +44,7 @@ def build_tokenizer(
             return tokenizer
     word = header.metadata.get(_PREFIX + "pre", "default")
     raise UserError(
-        f"{header.path.name} cuts text in a way that is not known here ({_PREFIX}pre = {word!r}); name the "
+        f"{header.path.name} uses a pre-tokenizer that spd-lsp does not know ({_PREFIX}pre = {word!r}); name the "
         "model's Hugging Face folder or another model"
     )
 

@@ -55,7 +55,7 @@ def _embedding_scale(engine: LlamaEngine, name: str) -> float:
     ids = probe_ids(engine.context.model.size)
     expected = all_logits(engine, ids)
     if not np.isfinite(expected).all():
-        raise UserError(f"{name} computes no numbers here (NaN); fetch the file again")
+        raise UserError(f"{name} computes NaN instead of numbers here; fetch the file again")
     for number, (way, positions, logits) in enumerate(read_every_way(engine, ids)):
         _note(0.6 + 0.1 * number)
         if not kl_divergence(logits, expected[positions]) < _MAX_DIVERGENCE:

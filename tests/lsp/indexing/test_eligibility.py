@@ -95,5 +95,5 @@ def test_excluding_a_folder_deletes_its_own_tables_only(registry: Registry, shop
     install(registry, shop)
     registry.install("both", writer(5, fingerprint=TOKENIZER), roots=[shop, shop.parent / "elsewhere"])
     assert exclude_folder(shop, registry) == f"{shop} is not indexed any more; its tables were deleted: shop"
-    assert [domain.name for domain in registry.domains()] == ["both"]
+    assert [table.name for table in registry.tables()] == ["both"]
     assert exclude_folder(shop, registry) == f"{shop} is not indexed any more"

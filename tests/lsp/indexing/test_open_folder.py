@@ -140,14 +140,14 @@ async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Pat
         (logged,) = [message for message in told(editor) if message != shown]
         assert f"{shop} was indexed: 2 files; the command spd-lsp.excludeFolder undoes that" in logged
         assert (await editor.status())["indexing"] is None
-    (domain,) = registry.domains()
-    assert (domain.name, domain.roots, domain.files) == ("shop", (shop,), 2)
+    (table,) = registry.tables()
+    assert (table.name, table.roots, table.files) == ("shop", (shop,), 2)
     assert list(contents(shop)) == before
     async with opened(registry, shop) as editor:
         editor.open(ASKED, asked)
         await until_offered(editor, asked)
         await left_alone(editor, "it has a table")
-    assert registry.domains() == [domain]
+    assert registry.tables() == [table]
 
 
 async def test_the_message_fits_into_80_columns_beside_what_neovim_adds(registry: Registry, tmp_path: Path):
@@ -172,14 +172,14 @@ async def test_a_folder_added_later_is_indexed_and_said_in_the_log_only(
         editor.notify("workspace/didChangeWorkspaceFolders", {"event": added})
         await until(lambda: ended(editor) and len(told(editor)) == 3)
         assert len(editor.received("window/showMessage")) == 1
-    assert {domain.name for domain in registry.domains()} == {"first", "shop"}
+    assert {table.name for table in registry.tables()} == {"first", "shop"}
 
 
 async def test_without_workspace_folders_the_root_is_the_folder(shop: Path, registry: Registry):
     async with opened(registry, capabilities=MENU, rootUri=shop.as_uri()) as editor:
         await until(lambda: told(editor))
         assert editor.received("$/progress") == []
-    assert [domain.roots for domain in registry.domains()] == [(shop,)]
+    assert [table.roots for table in registry.tables()] == [(shop,)]
 
 
 async def test_a_cancelled_build_ends_at_once_and_does_not_come_back(shop: Path, registry: Registry):
@@ -198,7 +198,7 @@ async def test_a_cancelled_build_ends_at_once_and_does_not_come_back(shop: Path,
             assert (await editor.status())["indexing"] is None
     async with opened(registry, shop) as editor:
         await left_alone(editor, "you excluded it")
-    assert registry.domains() == []
+    assert registry.tables() == []
 
 
 async def test_a_build_ends_with_the_server(shop: Path, registry: Registry):
@@ -229,14 +229,14 @@ async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry
         await until(lambda: told(editor))
         await editor.request("workspace/executeCommand", execute("spd-lsp.excludeFolder"))
         assert any("its tables were deleted: shop" in text for text in told(editor))
-        assert registry.domains() == []
+        assert registry.tables() == []
         assert await why_not_indexed(editor, shop / "asked.py") == "you excluded it"
     async with opened(registry, shop) as editor:
         await left_alone(editor, "you excluded it")
         await editor.request("workspace/executeCommand", execute("spd-lsp.indexFolder"))
         await until(lambda: ended(editor) and told(editor))
         assert await why_not_indexed(editor, shop / "asked.py") == ""
-    assert [domain.name for domain in registry.domains()] == ["shop"]
+    assert [table.name for table in registry.tables()] == ["shop"]
     async with opened(registry, shop) as editor:
         await left_alone(editor, "it has a table")
 
@@ -253,7 +253,7 @@ async def test_a_folder_without_source_code_or_that_is_a_home_is_left_alone_in_s
         assert progress(editor, "spd-lsp: indexing texts") == []
         assert await why_not_indexed(editor, tmp_path / "texts" / "a.py") == "it holds no source code"
         assert "it is a home directory" in await why_not_indexed(editor, shop / "asked.py")
-    assert registry.domains() == []
+    assert registry.tables() == []
 
 
 async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry, tmp_path: Path):
@@ -269,8 +269,8 @@ async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry,
         await until(lambda: ended(editor))
         editor.open(ASKED, asked)
         await until_offered(editor, asked, False)
-    (domain,) = registry.domains()
-    assert domain.files == 1
+    (table,) = registry.tables()
+    assert table.files == 1
 
 
 async def test_with_dependencies_what_a_project_imports_is_known_too(shop: Path, registry: Registry):
@@ -285,7 +285,7 @@ async def test_with_dependencies_what_a_project_imports_is_known_too(shop: Path,
         editor.notify("spd-lsp/options", options)
         await until(lambda: "1 package" in str(told(editor)))
         await until_offered(editor, asked)
-    package, folder = (domain.name for domain in registry.domains())
+    package, folder = (table.name for table in registry.tables())
     assert package.startswith("pypi-habits@1.0-")
     assert folder == "shop"
     async with opened(registry, shop, initializationOptions=options) as editor:
@@ -308,7 +308,7 @@ async def test_a_large_folder_is_a_question_whose_answer_is_remembered(
 ):
     async with opened(registry, large) as editor:  # null: the question was closed
         await until(lambda: editor.received("window/showMessageRequest"))
-    assert registry.domains() == []
+    assert registry.tables() == []
     async with opened(registry, large) as editor:
         editor.replies["window/showMessageRequest"] = {"title": answer}
         await until(lambda: editor.received("window/showMessageRequest"))
@@ -316,7 +316,7 @@ async def test_a_large_folder_is_a_question_whose_answer_is_remembered(
         assert f"{large} has more than 10,000 files" in question["message"]
         assert [action["title"] for action in question["actions"]] == ["Index", "Never for this folder"]
         await until(lambda: ended(editor) or (not tables and read_folder_choices(registry.folder)))
-    assert [domain.name for domain in registry.domains()] == tables
+    assert [table.name for table in registry.tables()] == tables
     async with opened(registry, large) as editor:
         await left_alone(editor, "it has a table" if tables else "you excluded it")
 

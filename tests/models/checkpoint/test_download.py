@@ -88,7 +88,7 @@ def test_a_known_digest_is_asked_for_before_anything_is_fetched(hub: Hub):
 
 def test_a_server_that_names_no_digest_is_refused(hub: Hub):
     hub.digests[PLACE] = "version-7"
-    with pytest.raises(UserError, match="names no size and digest"):
+    with pytest.raises(UserError, match="gives no size and digest"):
         fetched()
 
 

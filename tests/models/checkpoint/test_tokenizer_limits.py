@@ -46,7 +46,7 @@ def test_holes_in_a_vocabulary_are_fine(rules, tmp_path):
     "pattern", ["(a+)+$", "(a|a)+b", "(.*a){20}$", r"(\s|\s)+z", r"(?:\w|_)+(?:\w|_)+$|(0*)*;"]
 )
 def test_an_expression_that_tries_every_way_is_refused_at_once(rules, tmp_path, pattern):
-    with pytest.raises(UserError, match=r"cannot cut this text into tokens .* choose another model"):
+    with pytest.raises(UserError, match=r"cannot tokenize this text .* choose another model"):
         opened(tmp_path, cut_by(rules, pattern))
 
 
@@ -55,6 +55,6 @@ def test_one_that_only_some_text_shows_is_an_error_like_others(rules, tmp_path):
     tokens = opened(tmp_path, cut_by(rules, "(qr+)+(qr+)+;|(q|q)+;"))
     hard = "q" * 60
     for cut in (tokens.encode, tokens.count, lambda text: list(tokens.encode_batch([text, "x"]))):
-        with pytest.raises(UserError, match="cannot cut this text"):
+        with pytest.raises(UserError, match="cannot tokenize this text"):
             cut(hard)
     assert tokens.encode("x = 1\n")

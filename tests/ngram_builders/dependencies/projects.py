@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ngram_builders.counting.pipeline import CountOptions
+from ngram_builders.ngrams import TokenSpace
 
 
 def write(path: Path, text: str = "x = 1\n") -> Path:
@@ -37,5 +38,5 @@ def options(fingerprint: str = "bytes") -> CountOptions:
     """How packages are counted."""
     orders = (2, 3)
     return CountOptions(
-        fingerprint=fingerprint, vocab_size=257, end_of_text=256, orders=orders, min_count=dict.fromkeys(orders, 1)
+        token_space=TokenSpace(fingerprint, 257, 256), orders=orders, min_count=dict.fromkeys(orders, 1)
     )

@@ -11,7 +11,7 @@ import pytest
 from ngram_builders.dependencies.packages import Package
 from ngram_builders.dependencies.project import find_packages
 from ngram_builders.dependencies.tables import PackageCode, PackageTables
-from ngram_builders.registry.domains import check_name
+from ngram_builders.registry.ngram_table import check_name
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 from tests.ngram_builders.dependencies.projects import install_npm, install_python, options, write

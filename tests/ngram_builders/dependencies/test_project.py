@@ -8,7 +8,7 @@ from pathlib import Path
 from ngram_builders.build import ignore_progress
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
 from ngram_builders.dependencies.tables import DEPENDENCY_WEIGHT, PackageTables
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 from tests.ngram_builders.dependencies.projects import install_python, options, write
@@ -30,25 +30,25 @@ def index(registry: Registry, project: Path, model: str = "tiny", fingerprint: s
     return labels(build_dependencies(project, find_packages(project), tables, ignore_progress))
 
 
-def labels(domains: Iterable[NgramTable]) -> list[str]:
-    return [domain.recipe["package"] for domain in domains]
+def labels(tables: Iterable[NgramTable]) -> list[str]:
+    return [table.recipe["package"] for table in tables]
 
 
 def served(registry: Registry, file: Path) -> list[str]:
-    return labels(domain for domain, _ in registry.domains_for(file, "python"))
+    return labels(table for table, _ in registry.tables_for(file, "python"))
 
 
 def test_tables_are_shared_by_projects_and_serve_no_other_files(registry: Registry, tmp_path: Path):
     shop, bank = make_project(tmp_path / "shop", "flask"), make_project(tmp_path / "bank", "flask", "yaml")
     assert index(registry, shop) == ["pypi:flask@1.0"]
-    (flask,) = registry.domains()
+    (flask,) = registry.tables()
     assert flask.name.startswith("pypi-flask@1.0-")
     assert index(registry, bank) == ["pypi:flask@1.0", "pypi:yaml@1.0"]
     assert registry.find(flask.name).built == flask.built
-    assert registry.domains_for(shop / "app.py", "python") == [(flask, DEPENDENCY_WEIGHT)]
+    assert registry.tables_for(shop / "app.py", "python") == [(flask, DEPENDENCY_WEIGHT)]
     assert served(registry, bank / "deep" / "new.py") == ["pypi:flask@1.0", "pypi:yaml@1.0"]
     assert served(registry, tmp_path / "elsewhere.py") == []
-    assert registry.domains_for(shop / "main.go", "go") == []
+    assert registry.tables_for(shop / "main.go", "go") == []
 
 
 def test_other_code_under_the_same_name_serves_no_other_project(registry: Registry, tmp_path: Path):
@@ -57,9 +57,9 @@ def test_other_code_under_the_same_name_serves_no_other_project(registry: Regist
     write(next((evil / ".venv").rglob("flask/more.py")), "verify = False\n")
     for project in (evil, shop, evil, make_project(tmp_path / "bank", "flask")):
         assert index(registry, project) == ["pypi:flask@1.0"]
-    tables = [registry.domains_for(tmp_path / name / "app.py", "python") for name in ("evil", "shop", "bank")]
+    tables = [registry.tables_for(tmp_path / name / "app.py", "python") for name in ("evil", "shop", "bank")]
     assert tables[0] != tables[1] == tables[2]
-    assert len(registry.domains()) == 2
+    assert len(registry.tables()) == 2
 
 
 def test_packages_for_which_there_is_no_time_are_built_the_next_time(registry: Registry, tmp_path: Path):
@@ -82,7 +82,7 @@ def test_a_new_version_replaces_the_old_one_in_its_project(registry: Registry, t
     assert index(registry, shop) == ["pypi:flask@2.0"]
     assert served(registry, shop / "app.py") == ["pypi:flask@2.0"]
     assert len(registry.prune(gone=True)[0]) == 1
-    assert labels(registry.domains()) == ["pypi:flask@2.0"]
+    assert labels(registry.tables()) == ["pypi:flask@2.0"]
 
 
 def test_an_ignored_environment_is_counted_all_the_same(registry: Registry, tmp_path: Path):
@@ -92,7 +92,7 @@ def test_an_ignored_environment_is_counted_all_the_same(registry: Registry, tmp_
     write(shop / ".gitignore", ".venv/\nmore.py\n")
     write(shop / ".venv" / ".gitignore", "*\n")
     index(registry, shop)
-    (flask,) = registry.domains()
+    (flask,) = registry.tables()
     assert (flask.tokens, flask.files) == (len("flask = 1\n") + 1, 1)  # both files are the same text
 
 
@@ -100,7 +100,7 @@ def test_each_model_has_its_own_tables_and_keeps_those_of_others(registry: Regis
     shop = make_project(tmp_path / "shop", "flask")
     for model, fingerprint in (("tiny", "bytes"), ("large", "other"), ("large", "other"), ("tiny", "bytes")):
         assert index(registry, shop, model, fingerprint) == ["pypi:flask@1.0"]
-    serving = [domain.fingerprint for domain, _ in registry.domains_for(shop / "app.py", "python")]
+    serving = [table.fingerprint for table, _ in registry.tables_for(shop / "app.py", "python")]
     assert sorted(serving) == ["bytes", "other"]
 
 
@@ -125,4 +125,4 @@ def test_a_package_without_source_code_serves_nobody(registry: Registry, tmp_pat
         file.unlink()
         write(file.with_suffix(".txt"))
     assert index(registry, shop) == []
-    assert registry.domains() == []
+    assert registry.tables() == []

@@ -24,7 +24,7 @@ import pytest
 from ngram_builders import build as local
 from ngram_builders.distributed.plan import Plan
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import merge
+from ngram_builders.ngrams import TokenSpace, merge
 from ngram_builders.registry.locks import is_running
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table
@@ -53,12 +53,10 @@ PLAN = Plan(
     parts=1,
     orders=(2, 3),
     min_count={2: 1, 3: 1},
-    vocab_size=VOCABULARY,
-    end_of_text=END,
-    fingerprint="bytes",
+    token_space=TokenSpace("bytes", VOCABULARY, END),
     language=None,
 )
-OPTIONS: dict[str, Any] = {"end_of_text": END, "fingerprint": "bytes", "vocab_size": VOCABULARY}
+OPTIONS: dict[str, Any] = {"token_space": TokenSpace("bytes", VOCABULARY, END)}
 
 
 @pytest.fixture(autouse=True)
@@ -69,11 +67,11 @@ def few_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(
     registry: Registry, *roots: Path, make: Callable[[], Any] = make_encode, **options: Any
 ) -> local.BuildSummary:
-    domain = options.pop("domain", "there")
+    name = options.pop("name", "there")
     names = ("min_count", "orders", "language", "report")
     built = {key: options.pop(key) for key in names if key in options}
     cluster = Cluster(**{"workers": 2, **options})
-    return distributed.build(roots, domain, make, registry=registry, cluster=cluster, **OPTIONS, **built)
+    return distributed.build(roots, name, make, registry=registry, cluster=cluster, **OPTIONS, **built)
 
 
 def here(registry: Registry, root: Path, **options: Any) -> local.BuildSummary:
@@ -102,7 +100,7 @@ def test_two_workers_make_the_same_bytes_as_one_process(
     assert registry.find("there").roots == registry.find("here").roots
     tasks = {"digests": 3, "duplicates": 1, "counts": 3, "merge-1": 4, "table": 1}
     assert {(stage, number, number) for stage, number in tasks.items()} <= set(seen)
-    assert not list(registry.domain_folder("there").glob("*.counting")), "nothing is left of the work"
+    assert not list(registry.table_folder("there").glob("*.counting")), "nothing is left of the work"
 
 
 @pytest.mark.slow
@@ -124,11 +122,11 @@ def test_a_table_of_several_files_serves_as_one(
     for entries, files in ((10**6, 1), (100, 4)):
         monkeypatch.setattr(distributed, "_FILE_ENTRIES", entries)
         made = run(registry, sources, workers=1)
-        expected, domain = here(registry, sources), registry.find("there")
-        assert len(domain.paths) == 1 + len(domain.partitions) == files
-        assert (made.tokens, made.ngrams, made.bytes) == (expected.tokens, expected.ngrams, domain.size)
-        assert set(domain.path.parent.glob("*.ngt")) == set(domain.paths)
-        pools = [[Table.open(path).columns for path in one] for one in ([expected.path], domain.paths)]
+        expected, table = here(registry, sources), registry.find("there")
+        assert len(table.paths) == 1 + len(table.partitions) == files
+        assert (made.tokens, made.ngrams, made.bytes) == (expected.tokens, expected.ngrams, table.size)
+        assert set(table.path.parent.glob("*.ngt")) == set(table.paths)
+        pools = [[Table.open(path).columns for path in one] for one in ([expected.path], table.paths)]
         contexts = np.array([list(b"\nimport o"), list(b"\nvalue_3 ")])
         answers = [open_query([pool], [1.0]).probabilities(contexts, np.arange(VOCABULARY)) for pool in pools]
         assert [a.tolist() for a in answers[0]] == [a.tolist() for a in answers[1]]
@@ -144,12 +142,13 @@ def start(sources: Path, data: Path, make: str) -> subprocess.Popen[bytes]:
 from pathlib import Path
 import ngram_builders.distributed.build as distributed
 from functools import partial
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import make_stuck
 distributed.MIN_SHARDS = 3
 distributed.build(
     [Path({str(sources)!r})], "there", {make}, registry=Registry(Path({str(data)!r})),
-    cluster=distributed.Cluster(workers=1), end_of_text={END}, fingerprint="bytes", vocab_size={VOCABULARY},
+    cluster=distributed.Cluster(workers=1), token_space=TokenSpace("bytes", {VOCABULARY}, {END}),
 )
 """
     return subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -185,7 +184,7 @@ def test_a_killed_run_ends_its_workers_and_the_next_run_resumes(
     made = run(registry, sources, make=partial(make_recording, notes))
     assert done < notes.read_text().count("\n") == made.files == 7
     assert made.path.read_bytes() == here(registry, sources).path.read_bytes()
-    assert not list(registry.domain_folder("there").glob("*.counting"))
+    assert not list(registry.table_folder("there").glob("*.counting"))
 
 
 @pytest.mark.slow
@@ -199,8 +198,14 @@ def test_other_inputs_or_options_have_another_folder() -> None:
     one = InputFile("/a.py", 5, 7)
     others = [input_digest(PLAN, inputs) for inputs in ([], [one, one], [replace(one, path="/b.py")])]
     others += [input_digest(PLAN, [replace(one, **{name: 6})]) for name in ("size", "mtime_ns")]
-    changes: dict[str, Any] = {"orders": (2,), "min_count": {2: 1, 3: 2}, "fingerprint": "x", "language": "go"}
-    changes |= {"vocab_size": 300, "end_of_text": 5, "shards": 2, "parts": 2}
+    changes: dict[str, Any] = {
+        "orders": (2,),
+        "min_count": {2: 1, 3: 2},
+        "language": "go",
+        "shards": 2,
+        "parts": 2,
+    }
+    changes["token_space"] = TokenSpace("x", VOCABULARY, END)
     others += [input_digest(replace(PLAN, **{name: value}), [one]) for name, value in changes.items()]
     assert len({input_digest(PLAN, [one]), *others}) == 1 + len(others)
     assert input_digest(replace(PLAN), [replace(one)]) == input_digest(PLAN, [one])
@@ -239,21 +244,21 @@ def test_a_failed_task_is_reported_in_one_line_with_the_path_of_its_log(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("root", "domain", "fault"), [
+@pytest.mark.parametrize(("root", "name", "fault"), [
     ("gone", "d", "is neither a folder of sources nor a corpus file"),
     ("*.gz", "d", "is neither a folder of sources nor a corpus file"),
     ("a.txt", "d", "is neither a folder of sources nor a corpus file"),
     ("empty", "d", "no source code in"),
-    ("rows.jsonl", None, "give one with --domain"),
+    ("rows.jsonl", None, "give one with --name"),
 ])  # fmt: skip
 def test_invalid_input_is_refused(
-    registry: Registry, tmp_path: Path, root: str, domain: str | None, fault: str
+    registry: Registry, tmp_path: Path, root: str, name: str | None, fault: str
 ) -> None:
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "empty").mkdir()
     (tmp_path / "rows.jsonl").write_text('{"text": "x"}\n')
     with pytest.raises(UserError, match=fault):
-        run(registry, tmp_path / root, domain=domain)
+        run(registry, tmp_path / root, name=name)
 
 
 @pytest.mark.slow

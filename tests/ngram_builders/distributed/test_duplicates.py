@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ngram_builders.distributed import plan as plans
 from ngram_builders.distributed.duplicates import find_duplicates, find_new, write_digests
 from ngram_builders.distributed.plan import Plan
+from ngram_builders.ngrams import TokenSpace
 
 DIGESTS = st.sampled_from(
     [bytes([high]) + bytes(14) + bytes([low]) for high in (0, 1, 127, 255) for low in (0, 1, 9)]
@@ -23,9 +24,7 @@ def plan_of(shards: int) -> Plan:
         parts=1,
         orders=(2,),
         min_count={2: 1},
-        vocab_size=4,
-        end_of_text=0,
-        fingerprint="bytes",
+        token_space=TokenSpace("bytes", 4, 0),
         language=None,
     )
 

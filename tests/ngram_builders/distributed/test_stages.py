@@ -15,7 +15,7 @@ from ngram_builders.counting.external_merge import NgramCounter
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.distributed.plan import Plan, delete_added_up, write_plan
 from ngram_builders.distributed.stages import run_task, table_path
-from ngram_builders.ngrams import ORDERS, with_boundaries
+from ngram_builders.ngrams import ORDERS, TokenSpace, with_boundaries
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import build_suffix_array
@@ -47,9 +47,7 @@ def plan_of(shards: int, parts: int = 1, orders: Sequence[int] = ORDERS, least: 
         parts=parts,
         orders=tuple(orders),
         min_count=dict.fromkeys(orders, least),
-        vocab_size=VOCABULARY,
-        end_of_text=END,
-        fingerprint="bytes",
+        token_space=TokenSpace("bytes", VOCABULARY, END),
         language=None,
         fan_in=fan_in,
     )

@@ -59,17 +59,17 @@ def test_unfinished_files_are_pruned_once_nobody_writes_to_them(registry: Regist
 
 
 def test_tables_that_no_index_names_are_pruned(registry: Registry) -> None:
-    domain = registry.install("mine", writer(5))
-    old = domain.path.with_name("table-0123.ngt")
+    table = registry.install("mine", writer(5))
+    old = table.path.with_name("table-0123.ngt")
     old.write_bytes(b"12345")
     assert prune_reasons(registry) == {"mine/table-0123.ngt": "a table that no index names"}
     assert not old.exists()
-    assert registry.find("mine") == domain
+    assert registry.find("mine") == table
 
 
 def test_an_abandoned_token_cache_is_pruned_and_that_of_a_running_build_kept(registry: Registry) -> None:
     for name in ("under-way", "busy", "forgotten"):
-        (registry.domain_folder(name) / "tokens.sqlite").write_bytes(b"ids")
+        (registry.table_folder(name) / "tokens.sqlite").write_bytes(b"ids")
         (registry.folder / name / "tokens.sqlite-wal").write_bytes(b"more")
     with registry.lock_for_build("busy"):
         for name in ("busy", "forgotten"):
@@ -93,14 +93,14 @@ def test_an_abandoned_count_in_tasks_is_pruned(registry: Registry) -> None:
     assert (home / "new.counting" / "counts" / "1").exists()
 
 
-def test_a_domain_with_an_unreadable_index_loses_nothing(registry: Registry) -> None:
+def test_a_table_with_an_unreadable_index_loses_nothing(registry: Registry) -> None:
     home = registry.install("bad", writer(5)).path.parent
-    (home / "domain.msgpack").write_bytes(b"\xc1")
+    (home / "index.msgpack").write_bytes(b"\xc1")
     age(*everything(registry))
     assert registry.prune(gone=True) == ([], [])
 
 
-def test_domains_without_repositories_are_pruned_only_on_request(registry: Registry, repo: Path) -> None:
+def test_ngram_table_without_repositories_are_pruned_only_on_request(registry: Registry, repo: Path) -> None:
     registry.install("whole", writer(5), roots=[repo])
     registry.install("half", writer(6), roots=[repo, repo / "inner"])
     registry.install("team", writer(7))
@@ -113,20 +113,20 @@ def test_domains_without_repositories_are_pruned_only_on_request(registry: Regis
     assert prune_reasons(registry) == {}
     assert set(prune_reasons(registry, gone=True, dry_run=True)) == {"whole", "half"}
     assert f"its repository is gone: {repo}" in prune_reasons(registry, gone=True)["whole"]
-    assert [domain.name for domain in registry.domains()] == ["team"]
-    assert names(registry.domains_for(repo.parent / "x.py", None)) == [("team", 0.3)]
+    assert [table.name for table in registry.tables()] == ["team"]
+    assert names(registry.tables_for(repo.parent / "x.py", None)) == [("team", 0.3)]
 
 
-def test_assignments_of_deleted_domains_are_pruned(registry: Registry, repo: Path) -> None:
+def test_assignments_of_deleted_tables_are_pruned(registry: Registry, repo: Path) -> None:
     registry.install("mine", writer(5), roots=[repo])
     registry.install("team", writer(6))
     registry.assign_workspace(repo, [("team", 0.3)])
-    (registry.folder / "team" / "domain.msgpack").unlink()
+    (registry.folder / "team" / "index.msgpack").unlink()
     registry.prune(dry_run=True)
     assert registry.assignments().names() == {"team"}
     registry.prune()
     assert registry.assignments().names() == set()
-    assert names(registry.domains_for(repo / "x.py", None)) == [("mine", 0.7)]
+    assert names(registry.tables_for(repo / "x.py", None)) == [("mine", 0.7)]
 
 
 def test_files_that_cannot_be_deleted_are_reported(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

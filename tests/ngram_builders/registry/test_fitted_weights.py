@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ngram_builders.registry.domains import INDEX_FILE
 from ngram_builders.registry.fitted_weights import (
     FITTED_WEIGHTS_FILE,
     read_fitted_weights,
     write_fitted_weights,
 )
+from ngram_builders.registry.ngram_table import INDEX_FILE
 
 ROWS = tuple(tuple(0.125 if n <= m else 0.0 for n in range(8)) for m in range(8))
 OTHER = tuple(tuple(0.0625 if n <= m else 0.0 for n in range(8)) for m in range(8))

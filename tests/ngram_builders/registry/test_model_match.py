@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.registry.domains import NgramTable, is_name
 from ngram_builders.registry.model_match import (
-    covering_domains,
+    covering_tables,
     is_for_another_model,
     mismatch_message,
     model_label,
     name_for_model,
 )
+from ngram_builders.registry.ngram_table import NgramTable, is_name
 
 ROOT = Path("/code/shop")
 
 
-def domain(
+def table(
     name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: str = "", **recipe: Any
 ) -> NgramTable:
     path = Path(name, "t.ngt")
@@ -38,7 +38,7 @@ def domain(
     ],
 )
 def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> None:
-    assert model_label(domain(**recipe)) == label
+    assert model_label(table(**recipe)) == label
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,18 @@ def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> N
 def test_a_table_belongs_to_another_model_if_tokenizer_and_model_differ(
     fingerprint: str, recorded: str, expected: bool
 ) -> None:
-    assert is_for_another_model(domain(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
+    assert is_for_another_model(table(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
 
 
 def test_a_table_is_covered_by_those_with_all_its_sources() -> None:
-    other = domain("other", ROOT, Path("/code/till"))
-    assert covering_domains([domain("all", Path("/code"))], other) == ["all"]
-    assert covering_domains([domain("one", ROOT), domain("two", Path("/code/till"))], other) == ["one", "two"]
-    assert covering_domains([domain("one", ROOT)], other) == []
-    assert covering_domains([domain("inner", ROOT / "src")], domain("other", ROOT)) == []
-    assert covering_domains([domain("broken", ROOT, fault="gone")], domain("other", ROOT)) == []
-    assert covering_domains([domain("built", ROOT)], domain("team")) == []
-    assert covering_domains([domain("imported")], domain("team")) == ["imported"]
+    other = table("other", ROOT, Path("/code/till"))
+    assert covering_tables([table("all", Path("/code"))], other) == ["all"]
+    assert covering_tables([table("one", ROOT), table("two", Path("/code/till"))], other) == ["one", "two"]
+    assert covering_tables([table("one", ROOT)], other) == []
+    assert covering_tables([table("inner", ROOT / "src")], table("other", ROOT)) == []
+    assert covering_tables([table("broken", ROOT, fault="gone")], table("other", ROOT)) == []
+    assert covering_tables([table("built", ROOT)], table("team")) == []
+    assert covering_tables([table("imported")], table("team")) == ["imported"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_table_is_covered_by_those_with_all_its_sources() -> None:
     ],
 )
 def test_the_suggested_command_can_be_run_as_printed(recipe: dict[str, Any], command: str) -> None:
-    text = mismatch_message(domain("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
+    text = mismatch_message(table("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
     assert text.startswith("n-gram table shop was built for ")
     assert text.endswith(command)
 

@@ -1,4 +1,4 @@
-"""A domain is replaced whole or not at all, a running reader keeps its table, and a broken domain is listed."""
+"""A table is replaced whole or not at all, a running reader keeps its table, and a broken table is listed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.domains import NgramTable
+from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.format import TableSummary
 from ngram_builders.table.reader import Table
@@ -18,8 +18,8 @@ from tests.ngram_builders.small_tables import names, probability_after, writer
 
 
 def test_reading_creates_nothing(registry: Registry) -> None:
-    assert registry.domains() == []
-    assert registry.domains_for(Path("/x/a.py"), "python") == []
+    assert registry.tables() == []
+    assert registry.tables_for(Path("/x/a.py"), "python") == []
     registry.generation()
     with pytest.raises(UserError, match=r"named 'mine' \(known: none yet\); run: spd-lsp build-ngrams"):
         registry.find("mine")
@@ -29,7 +29,7 @@ def test_reading_creates_nothing(registry: Registry) -> None:
 def test_an_installed_table_is_found(registry: Registry, repo: Path) -> None:
     installed = registry.install("mine", writer(5, 7), roots=[repo], weight=0.5)
     assert registry.find("mine") == installed
-    assert registry.domains() == [installed]
+    assert registry.tables() == [installed]
     assert installed.fault is None
     assert (installed.name, installed.weight, installed.roots) == ("mine", 0.5, (repo.resolve(),))
     assert (installed.tokens, installed.files, installed.languages) == (3, 1, ("python",))
@@ -43,9 +43,9 @@ def test_tables_are_private(registry: Registry) -> None:
     assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
 
 
-def test_a_builds_cache_survives_its_table_until_the_domain_is_removed(registry: Registry) -> None:
-    home = registry.domain_folder("mine")
-    assert registry.domains() == []
+def test_a_builds_cache_survives_its_table_until_the_table_is_removed(registry: Registry) -> None:
+    home = registry.table_folder("mine")
+    assert registry.tables() == []
     kept = home / "tokens.sqlite"
     kept.write_bytes(b"ids")
     registry.install("mine", writer(5))
@@ -78,7 +78,7 @@ def test_a_failed_rebuild_keeps_the_old_table(registry: Registry) -> None:
         registry.install("mine", fail)
     assert registry.find("mine") == old
     assert registry.generation() == before
-    assert sorted(p.name for p in old.path.parent.iterdir()) == sorted(["domain.msgpack", old.path.name])
+    assert sorted(p.name for p in old.path.parent.iterdir()) == sorted(["index.msgpack", old.path.name])
 
 
 def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
@@ -120,33 +120,33 @@ def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path,
 @pytest.mark.parametrize(
     ("harm", "fault"),
     [
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\xc1 noise"), "cannot be read"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b""), "cannot be read"),
-        (lambda d: (d.path.parent / "domain.msgpack").write_bytes(b"\x80"), "cannot be read"),
+        (lambda d: (d.path.parent / "index.msgpack").write_bytes(b"\xc1 noise"), "cannot be read"),
+        (lambda d: (d.path.parent / "index.msgpack").write_bytes(b""), "cannot be read"),
+        (lambda d: (d.path.parent / "index.msgpack").write_bytes(b"\x80"), "cannot be read"),
         (lambda d: d.path.unlink(), "no such file"),
         (lambda d: d.path.write_bytes(d.path.read_bytes()[:-64]), "bytes instead of"),
         (lambda d: d.path.write_bytes(b"something else entirely"), "not an n-gram table"),
     ],
     ids=["noise", "nothing", "no facts", "table gone", "table cut", "table foreign"],
 )
-def test_a_broken_domain_is_listed_with_its_fault_and_not_used(
+def test_a_broken_table_is_listed_with_its_fault_and_not_used(
     registry: Registry, repo: Path, harm: Callable[[NgramTable], object], fault: str
 ) -> None:
     harm(registry.install("bad", writer(5), roots=[repo]))
     good = registry.install("good", writer(6), roots=[repo])
-    bad = registry.domains()[0]
+    bad = registry.tables()[0]
     assert bad.name == "bad"
     assert bad.fault is not None
     assert fault in bad.fault
     assert "run: spd-lsp " in bad.fault
     assert registry.find("bad").fault == bad.fault
-    assert registry.domains_for(repo / "a.py", "python") == [(good, 0.7)]
+    assert registry.tables_for(repo / "a.py", "python") == [(good, 0.7)]
     assert registry.install("bad", writer(5), roots=[repo]).fault is None
     registry.remove("bad")
-    assert registry.domains() == [good]
+    assert registry.tables() == [good]
 
 
-def test_a_domain_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
+def test_a_table_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
     registry.install("mine", writer(5), overwrite=False)
     with pytest.raises(UserError, match="an n-gram table named mine exists"):
         registry.install("mine", writer(6), overwrite=False)
@@ -161,12 +161,12 @@ def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypa
         with pytest.raises(UserError, match="mine is being built; try again when that is done"):
             registry.remove("mine")
         registry.install("mine", writer(6))
-    assert [domain.name for domain in registry.domains()] == ["mine"]
+    assert [table.name for table in registry.tables()] == ["mine"]
     registry.remove("mine")
-    assert registry.domains() == []
+    assert registry.tables() == []
 
 
-def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_of_one_table_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ngram_builders.registry.registry.BUILD_LOCK_TIMEOUT", 0)
     with registry.lock_for_build("mine") as home:
         with pytest.raises(UserError, match="another process holds"), registry.lock_for_build("mine"):
@@ -178,16 +178,16 @@ def test_builds_of_one_domain_take_turns(registry: Registry, monkeypatch: pytest
         pass
 
 
-def test_removing_a_domain_removes_its_assignments(registry: Registry, repo: Path) -> None:
+def test_removing_a_table_removes_its_assignments(registry: Registry, repo: Path) -> None:
     home = registry.install("mine", writer(5), roots=[repo]).path.parent
     registry.install("other", writer(6))
     registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
     registry.remove("mine")
     assert not home.exists()
-    assert [domain.name for domain in registry.domains()] == ["other"]
-    assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
+    assert [table.name for table in registry.tables()] == ["other"]
+    assert names(registry.tables_for(repo / "a.py", None)) == [("other", 0.5)]
     registry.install("mine", writer(5), roots=[repo])
-    assert names(registry.domains_for(repo / "a.py", None)) == [("other", 0.5)]
+    assert names(registry.tables_for(repo / "a.py", None)) == [("other", 0.5)]
     with pytest.raises(UserError, match="named 'gone'"):
         registry.remove("gone")
 
@@ -205,8 +205,8 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
     ):
         change()
         seen.append(registry.generation())
-        registry.domains()
-        registry.domains_for(repo / "a.py", None)
+        registry.tables()
+        registry.tables_for(repo / "a.py", None)
         assert registry.generation() == seen[-1]
     assert len(set(seen[:-1])) == len(seen) - 1
 
@@ -216,16 +216,16 @@ def test_unknown_files_in_the_folder_are_harmless(registry: Registry) -> None:
     (registry.folder / "a file").write_text("x")
     (registry.folder / "empty").mkdir()
     (registry.folder / ".hidden").mkdir()
-    assert registry.domains() == [good]
+    assert registry.tables() == [good]
 
 
 def test_concurrent_installs_in_threads_leave_one_valid_table(registry: Registry) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda token: registry.install("mine", writer(token)), range(1, 13)))
-    domain = registry.find("mine")
-    assert domain.fault is None
-    Table.open(domain.path).verify()
-    assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
+    table = registry.find("mine")
+    assert table.fault is None
+    Table.open(table.path).verify()
+    assert sorted(path.name for path in table.path.parent.iterdir()) == ["index.msgpack", table.path.name]
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: 
     for call in (lambda: registry.install("mine", writer(5)), lambda: registry.assign_workspace(repo, [])):
         with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
             call()
-    assert registry.domains() == []
+    assert registry.tables() == []
     assert registry.prune() == ([], [])
     assert "it is a file; make it a folder that you can read" in (registry.fault() or "")
     assert Registry(tmp_path / "none").fault() is None

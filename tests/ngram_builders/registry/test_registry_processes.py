@@ -1,4 +1,4 @@
-"""Several processes use one registry: builds of one domain, a server that reads, a writer killed at any moment."""
+"""Several processes use one registry: builds of one table, a server that reads, a writer killed at any moment."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ READER = START + (
     "seen = set()\n"
     "for turn in itertools.count():\n"
     "    for attempt in range(100):\n"
-    "        (found, weight), = registry.domains_for(repo / 'x.py', 'python')\n"
+    "        (found, weight), = registry.tables_for(repo / 'x.py', 'python')\n"
     "        generation = registry.generation()\n"
     "        try:\n"
     "            Table.open(found.path).verify()\n"
     "            break\n"
     "        except Exception:\n"
-    "            if Registry(registry.folder).domains_for(repo / 'x.py', 'python')[0][0].path == found.path:\n"
+    "            if Registry(registry.folder).tables_for(repo / 'x.py', 'python')[0][0].path == found.path:\n"
     "                raise\n"
     "    else: raise SystemExit('never served')\n"
     "    seen.add(found.path.name)\n"
@@ -74,7 +74,7 @@ def end(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-def test_two_builds_of_one_domain_leave_one_valid_table_and_a_reader_always_finds_one(
+def test_two_builds_of_one_table_leave_one_valid_table_and_a_reader_always_finds_one(
     registry: Registry, repo: Path
 ) -> None:
     registry.install("mine", writer(99), roots=[repo])
@@ -85,10 +85,10 @@ def test_two_builds_of_one_domain_leave_one_valid_table_and_a_reader_always_find
     reads, tables = map(int, end(reader).split())
     assert reads >= 1
     assert tables >= 1
-    (domain,) = registry.domains()
-    assert domain.fault is None
-    Table.open(domain.path).verify()
-    assert sorted(path.name for path in domain.path.parent.iterdir()) == ["domain.msgpack", domain.path.name]
+    (table,) = registry.tables()
+    assert table.fault is None
+    Table.open(table.path).verify()
+    assert sorted(path.name for path in table.path.parent.iterdir()) == ["index.msgpack", table.path.name]
 
 
 @pytest.mark.slow
@@ -111,17 +111,17 @@ def test_a_writer_killed_at_any_moment_leaves_a_valid_registry_for_the_next_buil
         os.utime(scratch, (1, 1))
     registry.prune()
     remaining = sorted(path.name for path in registry.find("mine").path.parent.iterdir())
-    assert remaining == ["domain.msgpack", registry.find("mine").path.name]
+    assert remaining == ["index.msgpack", registry.find("mine").path.name]
 
 
 def assert_valid(registry: Registry, repo: Path) -> None:
-    """Check that both domains are there, valid and in use."""
+    """Check that both tables are there, valid and in use."""
     assert registry.fault() is None
-    mine, other = sorted(registry.domains(), key=lambda domain: domain.name != "mine")
+    mine, other = sorted(registry.tables(), key=lambda table: table.name != "mine")
     assert (mine.name, mine.fault, other.name, other.fault) == ("mine", None, "other", None)
-    for domain in (mine, other):
-        Table.open(domain.path).verify()
-    assert [domain.name for domain, _ in registry.domains_for(repo / "x.py", "python")] == ["mine"]
+    for table in (mine, other):
+        Table.open(table.path).verify()
+    assert [table.name for table, _ in registry.tables_for(repo / "x.py", "python")] == ["mine"]
     assert registry.assignments().languages["go"] == (("other", 0.3),)
 
 

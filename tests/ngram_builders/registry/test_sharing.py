@@ -75,7 +75,7 @@ def test_only_what_is_new_is_copied(mine: Registry, other: Registry, address: st
     second = pull(other, "mine", address)
     assert second is not None
     assert second.path != first.path
-    assert names(other.domains_for(repo / "x.py", None)) == [("mine", 0.4)]
+    assert names(other.tables_for(repo / "x.py", None)) == [("mine", 0.4)]
 
 
 def test_the_file_of_an_earlier_version_is_deleted_once_the_new_one_is_named(
@@ -158,7 +158,7 @@ def test_a_damaged_table_is_not_installed(mine: Registry, other: Registry, team:
         replace_table(team, foreign)
         with pytest.raises(UserError, match=r"cannot use mine-\w+\.ngt in .*team: .*; ask whoever"):
             pull(other, "mine", str(team))
-    assert other.domains() == []
+    assert other.tables() == []
     assert not list(other.folder.glob(".*.tmp"))
 
 

@@ -21,7 +21,7 @@ from tests.ngram_builders.small_tables import names, writer
 
 @pytest.fixture
 def file(registry: Registry, repo: Path, tmp_path: Path) -> Path:
-    """An exported domain."""
+    """An exported table."""
     registry.install("mine", writer(5, 7), roots=[repo], recipe={"model": "starter"})
     return export_table(registry, "mine", tmp_path / "team.ngt")
 
@@ -33,15 +33,15 @@ def other(tmp_path: Path) -> Registry:
 
 
 def test_an_exported_table_can_be_imported(registry: Registry, other: Registry, file: Path) -> None:
-    domain = import_table(other, file)
-    assert (domain.name, domain.fault) == ("team", None)
-    assert domain.path.read_bytes() == file.read_bytes()
+    table = import_table(other, file)
+    assert (table.name, table.fault) == ("team", None)
+    assert table.path.read_bytes() == file.read_bytes()
     mine = registry.find("mine")
-    sections = [list(Table.open(one.path).crcs.items()) for one in (domain, mine)]
+    sections = [list(Table.open(one.path).crcs.items()) for one in (table, mine)]
     assert sections[0] == sections[1]
-    assert (domain.tokens, domain.ngrams, domain.languages) == (mine.tokens, mine.ngrams, mine.languages)
+    assert (table.tokens, table.ngrams, table.languages) == (mine.tokens, mine.ngrams, mine.languages)
     if os.name == "posix":
-        assert domain.path.stat().st_mode & 0o777 == 0o600
+        assert table.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_exported_file_names_its_repository_and_not_where_that_lies(repo: Path, file: Path) -> None:
@@ -76,14 +76,14 @@ def test_an_exported_table_does_not_hold_the_texts(registry: Registry, tmp_path:
 
 
 def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:
-    domain = import_table(other, file)
-    assert (domain.roots, domain.weight) == ((), 0.3)
-    assert other.domains_for(repo / "x.py", "python") == []
-    other.assign_language("python", [("team", domain.weight)])
-    assert names(other.domains_for(repo / "x.py", "python")) == [("team", 0.3)]
+    table = import_table(other, file)
+    assert (table.roots, table.weight) == ((), 0.3)
+    assert other.tables_for(repo / "x.py", "python") == []
+    other.assign_language("python", [("team", table.weight)])
+    assert names(other.tables_for(repo / "x.py", "python")) == [("team", 0.3)]
 
 
-def test_no_file_or_domain_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:
+def test_no_file_or_table_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:
     before = file.read_bytes()
     registry.install("mine", writer(5, 8))
     with pytest.raises(UserError, match=r"team.ngt exists; choose another file"):
@@ -91,7 +91,7 @@ def test_no_file_or_domain_is_replaced_unless_requested(registry: Registry, othe
     assert file.read_bytes() == before
     old = import_table(other, file)
     export_table(registry, "mine", file, replace=True)
-    with pytest.raises(UserError, match="named team exists already; choose another name with --domain"):
+    with pytest.raises(UserError, match="named team exists already; choose another name with --name"):
         import_table(other, file)
     assert other.find("team") == old
     assert import_table(other, file, "team2").path.name != old.path.name
@@ -120,13 +120,13 @@ def test_a_damaged_file_is_refused_and_nothing_changes(
     assert other.find("team") == old
     with pytest.raises(UserError, match=message):
         import_table(other, file, "new")
-    assert [domain.name for domain in other.domains()] == ["team"]
+    assert [table.name for table in other.tables()] == ["team"]
 
 
 def test_a_table_of_another_tokenizer_is_refused_if_one_is_given(other: Registry, file: Path) -> None:
     with pytest.raises(UserError, match="its tokenizer is a1b2, the model's is b2c3"):
         import_table(other, file, fingerprint="b2c3")
-    assert other.domains() == []
+    assert other.tables() == []
     assert import_table(other, file, fingerprint="a1b2").fingerprint == "a1b2"
 
 
@@ -134,13 +134,13 @@ def test_missing_or_badly_named_files_are_reported(other: Registry, file: Path) 
     with pytest.raises(UserError, match="no such file"):
         import_table(other, file.with_name("none.ngt"))
     bad = file.rename(file.with_name("my team.ngt"))
-    with pytest.raises(UserError, match=r"invalid table name 'my team'.*; choose another with --domain"):
+    with pytest.raises(UserError, match=r"invalid table name 'my team'.*; choose another with --name"):
         import_table(other, bad)
     with pytest.raises(UserError, match="cannot write"):
         export_table(other, import_table(other, bad, "team").name, file.parent / "no" / "such" / "folder")
 
 
-def test_a_broken_domain_is_not_exported(registry: Registry, file: Path) -> None:
+def test_a_broken_table_is_not_exported(registry: Registry, file: Path) -> None:
     path = registry.find("mine").path
     data = bytearray(path.read_bytes())
     data[-64] ^= 1

@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from ngram_builders.build import build
+from ngram_builders.ngrams import TokenSpace
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
@@ -124,9 +125,7 @@ def test_a_repository_of_hostile_files_is_built_and_every_file_is_accounted_for(
         None,
         lambda texts: [one.ids for one in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)],
         registry=Registry(tmp_path / "tables"),
-        end_of_text=0,
-        fingerprint="starter",
-        vocab_size=tokenizer.get_vocab_size(),
+        token_space=TokenSpace("starter", tokenizer.get_vocab_size(), 0),
     )
     assert summary.files + sum(summary.skipped.values()) == total + 1
     assert summary.files > 1

@@ -188,7 +188,7 @@ def test_rows_that_no_build_writes_are_not_imported(
     registry = Registry(tmp_path / "registry")
     with pytest.raises(UserError, match=r"invalid data in section .*; export it again where it was built"):
         import_table(registry, path)
-    assert registry.domains() == []
+    assert registry.tables() == []
 
 
 @pytest.mark.parametrize("piece", [validation.CHUNK_LENGTH, 1, 7, 64])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.offer import usable_completions
-from spd_lsp.printable import HIDDEN_CHARACTERS, as_json, printable
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, as_json, printable
 
 ORDERS = ["\x1b", "\x9b", "\x9d", "\x00", "\x07", "\x08", "\x7f", "\x85"]
 DIRECTIONS = [chr(c) for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)]

@@ -1,4 +1,4 @@
-"""One domain: its folder, the index in it, and the files of its table. Knows no other domain.
+"""One registered table: its folder, the index in it, and its files. Knows no other table.
 
 A table is a base, of one file or of several partitions that share its contexts among them, and a few segments with
 what was edited since: counts of all files add up. A file's name is the digest of its content: it is never
@@ -26,7 +26,7 @@ from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table
 
 DEFAULT_WEIGHT = 0.7  # of a personal table among others; measured from 0.5 to 0.9, flat around this
-INDEX_FILE = "domain.msgpack"
+INDEX_FILE = "index.msgpack"
 TABLE_PATTERN = "table-*.ngt"
 PARSE_ERRORS = (
     OSError,
@@ -43,7 +43,7 @@ _WINDOWS_DEVICE = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.I
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NgramTable:
-    """One domain, as its index describes it."""
+    """A registered table, as its index describes it."""
 
     name: str
     path: Path  # of the table's base
@@ -79,13 +79,13 @@ class NgramTable:
 
 
 def check_name(name: str) -> str:
-    """Return the name if a domain can have it."""
+    """Return the name if a table can have it."""
     if is_reserved(name):
-        raise UserError(f"Windows reserves the name {name!r}; choose another with --domain")
+        raise UserError(f"Windows reserves the name {name!r}; choose another with --name")
     if not is_name(name) or name.endswith("."):
         raise UserError(
             f"invalid table name {name!r}: use up to 64 letters, digits, '.', '_', '@' and '-', no '.' first or "
-            "last; choose another with --domain"
+            "last; choose another with --name"
         )
     return name
 
@@ -101,7 +101,7 @@ def is_name(name: str) -> bool:
 
 
 def is_weight(weight: float) -> bool:
-    """Whether a number, which may be NaN, can weigh a domain."""
+    """Whether a number, which may be NaN, can weigh a table."""
     return 0 < weight <= 1
 
 
@@ -111,7 +111,7 @@ def trust(weight: float) -> float:
 
 
 def check_weight(weight: float) -> float:
-    """Return the weight if a domain can have it."""
+    """Return the weight if a table can have it."""
     if not is_weight(weight):
         raise UserError(f"invalid weight {weight}: it must be above 0 and at most 1; {DEFAULT_WEIGHT} is usual")
     return weight
@@ -142,7 +142,7 @@ def make_index(
     recipe: Mapping[str, Any],
     partitions: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    """The index of a domain, from its table's base and segments, a summary of all, and the base's other files."""
+    """The index of a table, from its base and segments, a summary of all, and the base's other files."""
     return {
         "table": files[0].name,
         "partitions": [file.name for file in partitions],
@@ -167,51 +167,49 @@ def resolve_roots(roots: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def has_index(home: Path) -> bool:
-    """Whether a folder is a domain's. True if that cannot be seen: `read_domain` then reports the fault."""
+    """Whether a folder is a table's. True if that cannot be seen: `read_ngram_table` then reports the fault."""
     try:
         return (home / INDEX_FILE).exists()
     except OSError:
         return True
 
 
-def read_domain(home: Path) -> NgramTable | None:
-    """Read a domain's index; None without one, whatever else is wrong becomes the domain's fault.
+def read_ngram_table(home: Path) -> NgramTable | None:
+    """Read a table's index; None without one, whatever else is wrong becomes the table's fault.
 
     A build may replace the table after the index was read: then the index is read again.
     """
-    domain = _read_once(home)
-    while domain is not None and domain.fault:
+    table = _read_once(home)
+    while table is not None and table.fault:
         again = _read_once(home)
-        if again is None or again.paths == domain.paths:
+        if again is None or again.paths == table.paths:
             return again
-        domain = again
-    return domain
+        table = again
+    return table
 
 
 def _read_once(home: Path) -> NgramTable | None:
-    """A domain as its index and its table are now."""
+    """A table as its index and its files are now."""
     try:
-        domain = parse_index(home, read_record(home / INDEX_FILE))
+        table = parse_index(home, read_record(home / INDEX_FILE))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PARSE_ERRORS:
-        fault = (
-            f"its index {home / INDEX_FILE} cannot be read; run: spd-lsp build-ngrams REPO --domain {home.name}"
-        )
+        fault = f"its index {home / INDEX_FILE} cannot be read; run: spd-lsp build-ngrams REPO --name {home.name}"
         return NgramTable(name=home.name, path=home / "table.ngt", fault=fault)
     try:
-        for path in domain.paths:
+        for path in table.paths:
             Table.open(path)
     except TableError as error:
-        if "imported" in domain.recipe:
-            remedy = f"import it again: spd-lsp ngrams import FILE --domain {domain.name} --replace"
+        if "imported" in table.recipe:
+            remedy = f"import it again: spd-lsp ngrams import FILE --name {table.name} --replace"
             error = TableError(error.path, error.cause, remedy)
-        return replace(domain, fault=str(error))
-    return domain
+        return replace(table, fault=str(error))
+    return table
 
 
 def parse_index(home: Path, facts: Mapping[str, Any]) -> NgramTable:
-    """An index as a domain; raises one of PARSE_ERRORS if it is invalid."""
+    """An index as a table; raises one of PARSE_ERRORS if it is invalid."""
     table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
     others = [[str(name) for name in facts.get(kind, ())] for kind in ("partitions", "segments")]
     if not (all(map(is_name, [table, *others[0], *others[1]])) and is_weight(weight) and is_time(built)):

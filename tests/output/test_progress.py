@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.testing import CliRunner
 
-from spd_lsp.progress import progress, resumable_progress
+from spd_lsp.output.progress import progress, resumable_progress
 
 
 def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
@@ -14,7 +14,7 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
             report("bytes", 10_000_000, 40_000_000)
             report("files", 3, 17)
 
-    monkeypatch.setattr("spd_lsp.progress.SHOW_AFTER", 0.0)
+    monkeypatch.setattr("spd_lsp.output.progress.SHOW_AFTER", 0.0)
     stages()
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
@@ -23,7 +23,7 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
     shown = capsys.readouterr().err
     assert "10.0 MB of 40.0 MB" in shown
     assert "3 of 17" in shown
-    monkeypatch.setattr("spd_lsp.progress.SHOW_AFTER", 60.0)
+    monkeypatch.setattr("spd_lsp.output.progress.SHOW_AFTER", 60.0)
     stages()
     assert "MB" not in capsys.readouterr().err
 

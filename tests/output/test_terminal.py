@@ -14,8 +14,8 @@ import pytest
 from ngram_builders.registry.origin import Origin, to_fields
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
-from spd_lsp.printable import HIDDEN_CHARACTERS, printable
-from spd_lsp.terminal import console
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
+from spd_lsp.output.terminal import console
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 from tests.ngram_builders.small_tables import writer
@@ -85,7 +85,7 @@ def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> N
     origin = Origin(model=hostile, sources=hostile)
     file = tmp_path / f"team{TITLE}.ngt"
     file.write_bytes(b"".join(map(bytes, table.parts_without_texts(to_fields(origin)))))
-    for arguments in (["import", file, "--domain", "team"], ["show", "team"], ["list"]):
+    for arguments in (["import", file, "--name", "team"], ["show", "team"], ["list"]):
         said = run("ngrams", *arguments, data=tmp_path / "data")
         assert "team" in said
         assert printable(said) == said
@@ -134,8 +134,8 @@ def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path
 def test_json_of_a_command_is_read_as_what_was_meant(repo: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     run("build-ngrams", repo, data=data)
-    [domain] = json.loads(run("ngrams", "list", "--json", data=data))["tables"]
-    assert domain["roots"] == [str(repo)]
+    [table] = json.loads(run("ngrams", "list", "--json", data=data))["tables"]
+    assert table["roots"] == [str(repo)]
 
 
 def test_what_is_said_beside_a_bar_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:

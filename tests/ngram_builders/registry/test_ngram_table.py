@@ -1,4 +1,4 @@
-"""A domain is a consistent snapshot of its index; an invalid index is a fault, never an error."""
+"""A table is a consistent snapshot of its index; an invalid index is a fault, never an error."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import msgpack
 import pytest
 
 from ngram_builders.registry.assignments import Assignments
-from ngram_builders.registry.domains import INDEX_FILE, is_reserved, read_domain
 from ngram_builders.registry.fitted_weights import read_fitted_weights
+from ngram_builders.registry.ngram_table import INDEX_FILE, is_reserved, read_ngram_table
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import writer
 
 
-def test_a_folder_without_an_index_is_no_domain(tmp_path: Path) -> None:
-    assert read_domain(tmp_path) is None
+def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
+    assert read_ngram_table(tmp_path) is None
     (tmp_path / "file").touch()
-    assert read_domain(tmp_path / "file") is None
+    assert read_ngram_table(tmp_path / "file") is None
 
 
 def test_a_table_replaced_during_a_read_is_not_a_fault(
@@ -37,12 +37,12 @@ def test_a_table_replaced_during_a_read_is_not_a_fault(
         return open_table(path)
 
     monkeypatch.setattr(Table, "open", open_late)
-    domain = read_domain(home)
-    assert domain is not None
-    assert (domain.fault, domain.path.exists()) == (None, True)
+    table = read_ngram_table(home)
+    assert table is not None
+    assert (table.fault, table.path.exists()) == (None, True)
 
 
-def test_a_domain_removed_during_a_read_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_removed_during_a_read_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     home = registry.install("mine", writer(5)).path.parent
     open_table = Table.open
 
@@ -52,7 +52,7 @@ def test_a_domain_removed_during_a_read_is_none(registry: Registry, monkeypatch:
         return open_table(path)
 
     monkeypatch.setattr(Table, "open", open_late)
-    assert read_domain(home) is None
+    assert read_ngram_table(home) is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_domain_removed_during_a_read_is_none(registry: Registry, monkeypatch:
         {"weight": float("nan")},  # would make every mixed probability NaN
         {"weight": float("inf")},
         {"weight": -0.5},
-        {"built": float("nan")},  # the list of domains could not be printed
+        {"built": float("nan")},  # the list of tables could not be printed
         {"built": float("inf")},
     ],
     ids=str,
@@ -78,10 +78,10 @@ def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dic
     home = registry.install("mine", writer(5)).path.parent
     facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
     (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, **change}))
-    domain = read_domain(home)
-    assert domain is not None
-    assert domain.fault is not None
-    assert "run: spd-lsp " in domain.fault
+    table = read_ngram_table(home)
+    assert table is not None
+    assert table.fault is not None
+    assert "run: spd-lsp " in table.fault
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -90,8 +90,8 @@ def test_a_pipe_in_place_of_a_record_is_not_waited_for(registry: Registry) -> No
     for record in (home / INDEX_FILE, home / "weights.msgpack", registry.folder / "workspaces.msgpack"):
         record.unlink(missing_ok=True)
         os.mkfifo(record)
-    (domain,) = registry.domains()
-    assert "cannot be read" in str(domain.fault)
+    (table,) = registry.tables()
+    assert "cannot be read" in str(table.fault)
     assert registry.assignments() == Assignments()
     assert read_fitted_weights(home) == {}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from spd_lsp.printable import printable
+from spd_lsp.output.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from spd_lsp.printable import printable
-from spd_lsp.terminal import console
+from spd_lsp.output.printable import printable
+from spd_lsp.output.terminal import console
 
 ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 

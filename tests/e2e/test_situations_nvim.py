@@ -67,12 +67,14 @@ def test_names_are_completed_after(program: str, tmp_path: Path, situation: Call
         situation(editor)
 
 
-def test_two_at_one_folder_share_its_table_and_each_completes(program: str, tmp_path: Path):
-    folders = [tmp_path / name for name in ("first", "second")]
-    for folder in folders:
-        folder.mkdir()
-    (tmp_path / ".git").mkdir()
-    with neovim(program, folders[0], CODE + "\n") as first, neovim(program, folders[1], CODE + "\n") as second:
+def test_two_at_one_folder_share_its_table_and_each_completes(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shop = tmp_path / "shop"
+    for folder in (".git", "inner"):
+        (shop / folder).mkdir(parents=True)
+    monkeypatch.chdir(shop)  # the root for a Neovim before 0.11
+    with neovim(program, shop, CODE + "\n") as first, neovim(program, shop / "inner", CODE + "\n") as second:
         for editor in (first, second):
             offered(editor, "kettle.bo", "boil_water")
         wait_until("the folder has a table", lambda: list(tmp_path.rglob("*.ngt")))

@@ -32,7 +32,9 @@ NOTEBOOK = {
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Any, extensions: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Window]]:
+def opened(
+    browser: Any, extensions: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Window]]:
     """A function that opens a window on one folder; VS Code takes many seconds to start."""
     folder = tmp_path_factory.mktemp("situations")
     work = folder / "work"

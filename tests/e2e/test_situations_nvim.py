@@ -1,4 +1,4 @@
-"""What happens to people while they type, in a real Neovim: rename, undoing, no file, two of them on one folder."""
+"""What happens to people while they type, in a real Neovim: rename, undo, no file, two of them on one folder."""
 
 from __future__ import annotations
 

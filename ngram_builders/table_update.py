@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ class TableUpdate:
         if table and self._is_up_to_date(table):
             self.cache.record_files(table.path.name, self.task.files)  # paths and times may differ
             return table, False
-        made = self.registry.install(self.name, self._write, roots=self.roots, recipe=self.recipe)
+        write = partial(self._write, measures=not incremental)  # nobody reads it of a server's own rebuild
+        made = self.registry.install(self.name, write, roots=self.roots, recipe=self.recipe)
         return made, table is None or made.paths != table.paths
 
     def _find_table(self) -> NgramTable | None:
@@ -146,11 +148,12 @@ class TableUpdate:
             and table.recipe == self.recipe
         )
 
-    def _write(self, path: Path) -> TableSummary:
+    def _write(self, path: Path, *, measures: bool) -> TableSummary:
         """Write the table to a path, and record what it was made of."""
         texts = self._sort_texts(sorted(self.task.digests)) if self._keeps_texts else None
         summary = write_counted_table(path, self.task, self.cache, self.report, texts)
-        self._measure(path)
+        if measures:
+            self._measure(path)
         self.cache.record_files(table_name(path), self.task.files)
         return summary
 

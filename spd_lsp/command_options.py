@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,17 +9,27 @@ import click
 
 from ngram_builders.errors import UserError
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://")
-
 
 class LocalPath(click.Path):
     """A path on this machine; an address such as `s3://...` is refused, not read as a folder named `s3:`."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         """The path, or a UserError."""
-        if isinstance(value, str) and _ADDRESS.match(value):
+        from ngram_builders.registry.shared_folder import is_address
+
+        if is_address(value):
             raise UserError(f"{value} is an address, and a folder or file is expected here; copy it, or mount it")
         return super().convert(value, parameter, context)
+
+
+class PathOrAddress(LocalPath):
+    """A path on this machine, or an address, which stays a text."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The path or the address."""
+        from ngram_builders.registry.shared_folder import is_address
+
+        return value if is_address(value) else super().convert(value, parameter, context)
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -34,7 +43,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         metavar="M",
         help="`starter`, a folder such as ./mine, a GGUF file, what `spd-lsp models` lists, a Hugging Face id, "
-        "which is downloaded once, or `none`: n-grams alone.",
+        "which is downloaded once, a model server's http://HOST:PORT, or `none`: n-grams alone.",
     )
     return model(device(command))
 

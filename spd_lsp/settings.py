@@ -12,6 +12,7 @@ from typing import Any
 
 HUGGING_FACE_ID = re.compile(r"[\w.-]+/[\w.-]+")
 STORED_GGUF = re.compile(r"ollama:[\w./-]+(?::[\w.-]+)?|hf:[\w.-]+/[\w.-]+:[\w.-]+")  # kept by another program
+_SERVER_ADDRESS = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?(?:#\S+)?")  # without a name or password in it
 DEVICE_NAME = re.compile(r"auto|cpu|mps|cuda(:[0-9]{1,2})?")
 
 NO_MODEL = "none"  # n-grams, copies and names alone
@@ -58,6 +59,7 @@ def _is_model(name: str) -> bool:
         name in ("starter", NO_MODEL)
         or is_id
         or STORED_GGUF.fullmatch(name) is not None
+        or is_server(name)
         or _is_existing_model(name)
     )
 
@@ -97,10 +99,11 @@ class Settings:
     model: str = _setting(
         "starter",
         "the model that completes: `starter`, which is bundled; the full path of a GGUF file or of a model's "
-        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; or `none`: your code alone",
+        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; a model server's "
+        "`http://HOST:PORT`; or `none`: your code alone",
         is_valid=_is_model,
-        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, or a Hugging Face id "
-        "(`spd-lsp models` lists what is here)",
+        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, a Hugging Face id, or an "
+        "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",
     )
     device: str = _setting(
         "auto",
@@ -206,12 +209,6 @@ class Settings:
         choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
         advanced=True,
     )
-    repository_prompt: bool = _setting(
-        True,
-        "let models trained for it (Qwen2.5-Coder, StarCoder2, Mellum) read imported modules and other open "
-        "files, as far as the prompt has room",
-        advanced=True,
-    )
     reset_every: int = _setting(
         0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
     )
@@ -237,6 +234,11 @@ def is_path(name: str) -> bool:
     """
     begins_as_one = re.match(r"(?:\.{1,2}|~[^/\\]*)(?:[/\\]|$)", name) is not None
     return begins_as_one or Path(name).is_absolute() or (is_gguf(name) and not STORED_GGUF.fullmatch(name))
+
+
+def is_server(name: str) -> bool:
+    """Whether a name is the address of a model server."""
+    return _SERVER_ADDRESS.fullmatch(name) is not None
 
 
 def is_gguf(name: str) -> bool:

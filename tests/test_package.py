@@ -117,7 +117,7 @@ def test_such_a_command_says_in_one_sentence_that_it_is_run_from_a_clone(install
     )
 
 
-@pytest.mark.parametrize("command", [["ngrams", "tune"], ["eval", "quality"], ["eval", "confidence"], ["eval"]])
+@pytest.mark.parametrize("command", [["ngrams", "compare"], ["eval", "quality"], ["eval", "confidence"], ["eval"]])
 def test_the_commands_of_users_are_complete_without_it(installed, command):
     done = installed(*command, "--help")
     assert done.returncode == 0, done.stderr

@@ -66,8 +66,7 @@ async def test_a_server_completes_and_imports_nothing_of_the_opened_folder(
     trap = Trap(tmp_path, without=without)
     arguments = ["--data-dir", str(tmp_path / "data"), "serve"]
     async with server([*command, *arguments], trap, environment(trap, **variables)) as editor:
-        await editor.start(rootUri=trap.folder.as_uri())
-        await editor.ready()
+        await editor.start_and_load(rootUri=trap.folder.as_uri())
         editor.open("import os\n\nprint(os.", uri=(trap.folder / "app.py").as_uri())
         answer = await editor.request("textDocument/completion", at(2, 9, uri=(trap.folder / "app.py").as_uri()))
         assert answer["items"]
@@ -89,8 +88,7 @@ async def test_a_background_rebuild_imports_nothing_of_the_opened_folder(
     before = Registry(data).find("opened").path
     file.write_text("".join(f"value_{i} = compute_{i * i}({i}, other_{i % 7})\n" for i in range(2500)))
     async with server([*command, *options, "serve"], trap, variables) as editor:
-        await editor.start(rootUri=trap.folder.as_uri())
-        await editor.ready()
+        await editor.start_and_load(rootUri=trap.folder.as_uri())
         editor.open("value = ", uri=(trap.folder / "new.py").as_uri())
         deadline = asyncio.get_running_loop().time() + TIMEOUT
         while Registry(data).find("opened").path == before:

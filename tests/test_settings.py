@@ -49,10 +49,11 @@ def test_advanced_settings_stand_in_an_object_of_their_own():
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
         (
             {"model": "mine"},
-            "must be `starter`, `none`, the full path of an existing folder or GGUF file, or",
+            "must be `starter`, `none`, the full path of an existing folder or GGUF file, a",
         ),
         ({"model": "./mine"}, "the full path of an existing folder"),
-        ({"model": "a/b/c"}, "or a Hugging Face id"),
+        ({"model": "a/b/c"}, "a Hugging Face id"),
+        ({"model": "http://me:secret@gpu"}, "an address such as http://127.0.0.1:8080"),
         ({"model": ""}, "must be `starter`"),
         ({"dataDir": "tables"}, "must be the full path of a folder, not 'tables'"),
         ({"dataDir": __file__}, "must be the full path of a folder"),

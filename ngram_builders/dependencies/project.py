@@ -41,7 +41,7 @@ def build_dependencies(
             table = store.build(code, report)
         tables += [table] if table else []
     kept = _of_other_models(store.registry, project, store.options.token_space.fingerprint)
-    store.registry.assign_dependencies(project, [(table.name, table.weight) for table in (*kept, *tables)])
+    store.registry.assign_dependencies(project, [(table.name, None) for table in (*kept, *tables)])
     return tables
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from ngram_builders.dependencies.packages import Package, existing, folder_within, read_manifest
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import read_source_text
 
 _IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b|import[ \t]+([^\n#;]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b[ \t]*(\([^()]{0,4000}|[^\n#;]*)|import[ \t]+([^\n#;]+))",
+    re.MULTILINE,
 )
-_MODULE = re.compile(r"[A-Za-z_]\w*")
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
 _FIELD = re.compile(r"^(Name|Version): *([\w.!+-]+) *$", re.MULTILINE)
 _MAX_FILES = 5_000  # of a project, read for their imports
 _OWN = (".venv", "venv", ".conda", "env")  # where people have a project's environment
@@ -30,9 +31,9 @@ def find_pypi(project: Path, interpreter: str) -> Iterator[Package]:
     imported = _imported_modules(project) if site else set()
     for info in sorted(site.glob("*.dist-info")) if site and imported else []:
         fields = dict(_FIELD.findall(read_manifest(info / "METADATA").partition("\n\n")[0]))
-        names = {line.partition("/")[0].partition(",")[0] for line in read_manifest(info / "RECORD").splitlines()}
-        modules = [name for name in sorted(names) if _is_imported(name, imported)]
-        sources = existing([info.parent / name for name in modules])
+        files = [line.partition(",")[0] for line in read_manifest(info / "RECORD").splitlines()]
+        modules = [path for path in sorted(_top_modules(files)) if _is_imported(path, imported)]
+        sources = existing([info.parent / path for path in modules])
         if sources and fields.keys() >= {"Name", "Version"}:
             yield Package("pypi", re.sub(r"[-_.]+", "-", fields["Name"]).lower(), fields["Version"], sources)
 
@@ -58,13 +59,25 @@ def _environments(project: Path, interpreter: str) -> Iterator[Path]:
     yield from (Path(folder) for name in _OF_SHELL if (folder := os.environ.get(name)))
 
 
-def _is_imported(name: str, imported: set[str]) -> bool:
-    """Whether an installed file or folder at the top is a module that is imported."""
-    return name.removesuffix(".py") in imported and _MODULE.fullmatch(name.removesuffix(".py")) is not None
+def _top_modules(files: Iterable[str]) -> set[str]:
+    """The paths of the outermost modules among files: of a part of a namespace, that part.
+
+    Example: `google/cloud/storage/__init__.py` and `google/cloud/storage/blob.py` -> `google/cloud/storage`.
+    """
+    paths = [PurePosixPath(file) for file in files if file.endswith(".py")]
+    packages = {path.parent for path in paths if path.name == "__init__.py"}
+    return {str(next((one for one in (*reversed(path.parents), path) if one in packages), path)) for path in paths}
+
+
+def _is_imported(path: str, imported: set[str]) -> bool:
+    """Whether a module or something in it is imported."""
+    name = path.removesuffix(".py").replace("/", ".")
+    is_module = all(part.isidentifier() for part in name.split("."))
+    return is_module and any(one == name or one.startswith(f"{name}.") for one in imported)
 
 
 def _imported_modules(project: Path) -> set[str]:
-    """The top-level modules that a project's files import and that are not its own."""
+    """The modules that a project's files import and that are not its own."""
     found = (path for path, source in walk_sources(str(project)) if isinstance(source, SourceFile))
     files = [Path(path) for path in islice((path for path in found if path.endswith(".py")), _MAX_FILES)]
     in_folder: dict[Path, set[str]] = defaultdict(set)
@@ -78,14 +91,16 @@ def _imported_modules(project: Path) -> set[str]:
         beside = in_folder[file.parent]
         is_script = "__init__" not in beside  # which imports what lies beside it; a package's module does not
         own = in_folder[project] | in_folder[project / "src"] | (beside if is_script else set())
-        modules |= _imports(read_source_text(str(file))[0]) - own
+        imported = _imports(read_source_text(str(file))[0])
+        modules |= {name for name in imported if name.partition(".")[0] not in own}
     return modules
 
 
 def _imports(text: str) -> set[str]:
-    """The top-level modules that a text imports. Example: `import a.b as c, d` -> a, d."""
-    modules = set()
-    for module, several in _IMPORT.findall(text):
-        names = [module] if module else (name.strip() for name in several.split(","))
-        modules |= {match.group() for name in names if (match := _MODULE.match(name))}
-    return modules
+    """What a text imports, modules or names in them. Example: `from a.b import c as d` -> a.b, a.b.c."""
+    found: set[str] = set()
+    for module, names, modules in _IMPORT.findall(text):
+        listed = re.sub(r"#[^\n]*", "", names or modules).split(",")
+        several = [match.group() for name in listed if (match := _MODULE.search(name))]
+        found |= {f"{module}.{name}" for name in several} | {module} if module else set(several)
+    return found

@@ -22,7 +22,6 @@ from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import check_status, read_source_text
 from ngram_builders.table.format import TableSummary
 
-DEPENDENCY_WEIGHT = 0.7  # as for the folders' own code: with less, a package that alone knows a name is not heard
 _MAX_FILES = 5_000  # of a package
 _MAX_BYTES = 20_000_000
 _MAX_NAME_LENGTH = 46  # that leaves room for a digest
@@ -69,7 +68,7 @@ class PackageTables:
                 return write_counted_table(path, task, cache, report)
 
             recipe = {"package": str(code.package), "model": self.model}
-            return self.registry.install(self._name_for(code), write, weight=DEPENDENCY_WEIGHT, recipe=recipe)
+            return self.registry.install(self._name_for(code), write, recipe=recipe)
 
     def find(self, code: PackageCode) -> NgramTable | None:
         """Find the table of a package; None if there is none that can serve."""

@@ -32,6 +32,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.ngrams import ORDERS, TokenSpace, check_orders, hash_bits
 from ngram_builders.registry.cleanup import TASKS_PATTERN
 from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.shared_folder import is_address, list_at
 from ngram_builders.sources.discovery import survey
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 from ngram_builders.table.format import TableSummary
@@ -54,7 +55,7 @@ class InputFile:
 
     path: str
     size: int  # bytes
-    mtime_ns: int
+    mtime_ns: int  # at an address another number that changes with it
 
     @property
     def text_bytes(self) -> int:
@@ -63,7 +64,7 @@ class InputFile:
 
 
 def build(
-    roots: Sequence[Path],
+    roots: Sequence[Path | str],
     name: str | None,
     make_encode: Callable[[], Encode],
     *,
@@ -75,20 +76,24 @@ def build(
     selection: Selection = EVERYTHING,
     model: str = "",
     report: ReportProgress = lambda stage, done, total: None,
+    say: Callable[[str], None] = lambda text: None,
     cluster: Cluster | None = None,
 ) -> BuildSummary:
     """Count folders and corpus files, and install the table: byte for byte the one of the local build.
 
     make_encode is called once in each task that encodes, and is found there by its name: a function of a module,
-    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names.
+    or a `functools.partial` of one. memory: of each task, in bytes. Roots may be patterns of file names, and texts
+    are addresses of corpus files. `say` is told before the work how much the shared folder will hold.
     """
     started = time.perf_counter()
     share_memory(memory)
     cluster = cluster or Cluster()
-    folders, corpus = _split_roots(roots)
+    folders, corpus = _split_roots([Path(root) for root in roots if not is_address(root)])
+    remote = [file for root in roots if is_address(root) for file in _list_remote(str(root))]
     inputs, skipped = _list_inputs(folders, corpus, selection, report)
+    inputs += sorted(set(remote), key=lambda file: file.path)
     if not inputs:
-        raise no_sources(roots, skipped)
+        raise no_sources([Path(root) for root in roots], skipped)
     name = _choose_name(name, folders, registry, model, token_space.fingerprint)
     orders = check_orders(orders)
     least = min_count_by_order(orders, min_count)
@@ -98,7 +103,11 @@ def build(
         "min_count": list(least.values()),
         **selection.as_recipe(),
         "model": model,
-        "rows": [os.path.abspath(root) for root in roots if root not in folders],  # noqa: PTH100, patterns too
+        "rows": [
+            str(root) if is_address(root) else os.path.abspath(root)  # noqa: PTH100, patterns too
+            for root in roots
+            if root not in folders
+        ],
     }
     size = sum(file.text_bytes for file in inputs)
     plan = Plan(
@@ -110,7 +119,7 @@ def build(
     )
     with registry.lock_for_build(name) as home:
         work = (cluster.folder or home).resolve() / f"{name}-{input_digest(plan, inputs)}.counting"
-        _check_limits(size, plan, work)
+        say(_check_limits(size, plan, work))
         write_plan(work, plan, split_into_shards(inputs, plan.shards))
         run_stages(work, plan, cluster, make_encode, report, memory)
         counts = read_stage_results(work, "counts")
@@ -148,6 +157,16 @@ def _split_roots(roots: Sequence[Path]) -> tuple[list[Path], list[Path]]:
                 "name a folder, files, or a quoted pattern such as 'corpus/*.jsonl.gz'"
             )
     return folders, sorted(corpus)
+
+
+def _list_remote(address: str) -> list[InputFile]:
+    """The corpus files at an address, which may be a pattern."""
+    if found := [InputFile(*file) for file in list_at(address) if is_corpus(file[0])]:
+        return found
+    raise UserError(
+        f"{address} has no corpus file ({', '.join(EXPANSION)}); name files, or a quoted pattern such as "
+        "'s3://bucket/corpus/*.jsonl.gz'"
+    )
 
 
 def _list_inputs(
@@ -200,8 +219,8 @@ def split_into_shards(inputs: Sequence[InputFile], shards: int) -> list[list[str
     return paths
 
 
-def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
-    """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder, before anything is counted."""
+def _check_limits(text_bytes: int, plan: Plan, work: Path) -> str:
+    """Refuse what hashes cannot tell apart, or certainly exceeds the shared folder; else say what it will hold."""
     tokens = text_bytes / BYTES_PER_TOKEN
     about = f"the input holds about {text_bytes / 1e9:,.1f} GB of text, {tokens / 1e9:,.1f} billion tokens"
     if (most := (1 << hash_bits(plan.token_space.vocab_size)) // _HASHES_PER_TOKEN) < tokens:
@@ -215,6 +234,10 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> None:
             f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "
             "free some space, or name another --shared-folder"
         )
+    room = f"up to {needed / 1e6:,.1f} MB of the {free / 1e9:,.0f} GB free in {folder}"
+    return (
+        f"counts of about {text_bytes / 1e6:,.1f} MB of text take {room}, in {sum(plan.stages.values()):,} tasks"
+    )
 
 
 def _link_tables(tables: Sequence[Path], path: Path) -> TableSummary:

@@ -1,39 +1,40 @@
-"""Runs the tasks of a shared folder by datatrove's executors: on this machine's workers, Slurm or Ray.
+"""Runs the tasks of a shared folder: on this machine's workers, on Ray, or by datatrove's executor on Slurm.
 
-Each stage waits for the one before. datatrove marks finished tasks in the folder, so a run continues where one was
-stopped. datatrove pickles its executors to bring them to other processes; of ours they hold the folder's path and
-how to make an encoder. Knows nothing of what the tasks do.
+Each stage waits for the one before. Finished tasks are marked in the folder, so a run continues where one was
+stopped, and what a killed worker did not finish is done by others. Processes are sent the folder's path and how to
+make an encoder. Knows nothing of what the tasks do.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import shlex
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from multiprocessing import get_context, parent_process
 from pathlib import Path
-from typing import Any
 
-from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor
 from loguru import logger
 
 from ngram_builders.counting.memory import DEFAULT_MEMORY
 from ngram_builders.counting.tokenize import Encode, ReportProgress
 from ngram_builders.distributed.plan import Plan, delete_added_up
-from ngram_builders.distributed.ray_cluster import start_ray
+from ngram_builders.distributed.ray_cluster import run_on_ray, start_ray
 from ngram_builders.distributed.slurm import SlurmStage, job_name, run_on_slurm
 from ngram_builders.distributed.stages import run_task
 from ngram_builders.errors import UserError
 
 _LOCAL_POLL_SECONDS = 0.5
+_MAX_KILLED = 2  # workers of a stage, whose tasks are given to others
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +62,26 @@ class StageRunner:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tasks run side by side, not the threads of one
         run_task(self.stage, rank, self.work, self.make_encode, self.memory)
 
+    def run(self, rank: int) -> None:
+        """Run one task where datatrove does not, and leave the marks and logs that it leaves."""
+        try:
+            self(None, rank, self.tasks)
+        except Exception:
+            log = self.logs / "logs" / f"task_{rank:05d}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(traceback.format_exc(), encoding="utf-8")
+            raise
+        self._marks.mkdir(parents=True, exist_ok=True)
+        (self._marks / f"{rank:05d}").touch()
+
+    def unfinished(self) -> list[int]:
+        """The tasks that are to be run."""
+        return [rank for rank in range(self.tasks) if not (self._marks / f"{rank:05d}").exists()]
+
+    @property
+    def _marks(self) -> Path:
+        return self.logs / "completions"
+
     @property
     def logs(self) -> Path:
         """Where datatrove keeps the logs and completion marks."""
@@ -74,7 +95,7 @@ class StageRunner:
     def report_finished(self, report: ReportProgress) -> bool:
         """Report the number of finished tasks; return whether that is all of them."""
         try:
-            finished = sum(1 for _ in (self.logs / "completions").iterdir())
+            finished = sum(1 for _ in self._marks.iterdir())
         except FileNotFoundError:
             finished = 0
         report(self.stage, finished, self.tasks)
@@ -94,36 +115,29 @@ def run_stages(
     stages = [StageRunner(stage, tasks, work, make_encode, memory) for stage, tasks in plan.stages.items()]
     if cluster.executor == "slurm":
         with _explain_failure(stages[-1]):
-            run_on_slurm(work, plan, stages, lambda stage: make_executor(stage, cluster), report)
+            run_on_slurm(work, plan, stages, lambda stage: slurm_stage(stage, cluster), report)
         return
+    workers = _Workers(cluster.workers or os.cpu_count() or 1)  # without tasks none starts
+    run_stage = workers.run
     if cluster.executor == "ray":
         start_ray(memory)
-    with _start_workers(cluster) as pool:  # without tasks it starts none
+        run_stage = partial(run_on_ray, workers=cluster.workers)
+    try:
         for stage in stages:
-            executor = make_executor(stage, cluster)
-            if isinstance(executor, _Local):
-                executor.pool = pool
             with _report_while_running(stage, report), _explain_failure(stage):
-                executor.run()
-            if executor.get_incomplete_ranks():
-                raise UserError(f"some tasks of stage {stage.stage} failed; {stage.remedy}")
+                run_stage(stage)
             delete_added_up(work, plan, stage.stage)
+    finally:
+        workers.stop()
 
 
-def make_executor(stage: StageRunner, cluster: Cluster) -> Any:
-    """Make datatrove's executor for one stage."""
-    arguments: dict[str, Any] = {
-        "pipeline": [stage],
-        "tasks": stage.tasks,
-        "logging_dir": str(stage.logs),
-        "workers": cluster.workers or -1,
-    }
-    if cluster.executor == "local":
-        return _Local(**arguments)
-    if cluster.executor == "ray":
-        return RayPipelineExecutor(mem_per_cpu_gb=stage.memory / 2**30, **arguments)
+def slurm_stage(stage: StageRunner, cluster: Cluster) -> SlurmStage:
+    """datatrove's executor for one stage."""
     return SlurmStage(
-        **arguments,
+        pipeline=[stage],
+        tasks=stage.tasks,
+        logging_dir=str(stage.logs),
+        workers=cluster.workers or -1,
         partition="",
         time="",
         qos="",
@@ -135,35 +149,36 @@ def make_executor(stage: StageRunner, cluster: Cluster) -> Any:
     )
 
 
-class _Local(LocalPipelineExecutor):  # type: ignore[misc]
-    """datatrove's executor of one machine, except that it notices killed workers instead of waiting forever."""
+class _Workers:
+    """This machine's worker processes, others in their place where some are killed."""
 
-    pool: ProcessPoolExecutor | None = None
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool = self._start()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "pool": None}  # the pool does not travel to its workers
+    def _start(self) -> ProcessPoolExecutor:
+        """Prepare workers; each starts when there is a task for it."""
+        return ProcessPoolExecutor(self._count, mp_context=get_context("spawn"), initializer=_exit_with_parent)
 
-    def run(self) -> None:
-        """Run the unfinished tasks; the first failure cancels those that have not started."""
-        assert self.pool is not None
-        futures = [self.pool.submit(self.run_quietly, rank) for rank in self.get_incomplete_ranks()]
-        try:
-            for future in as_completed(futures):
-                future.result()
-        except BaseException:
-            self.pool.shutdown(cancel_futures=True)
-            raise
+    def run(self, stage: StageRunner) -> None:
+        """Run a stage's unfinished tasks; the first that fails cancels those that have not started."""
+        for killed in count():
+            futures = [self._pool.submit(stage.run, rank) for rank in stage.unfinished()]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                return
+            except BrokenProcessPool:
+                if killed == _MAX_KILLED:
+                    raise
+                self._pool = self._start()
+            except BaseException:
+                self.stop()
+                raise
 
-    def run_quietly(self, rank: int) -> None:
-        """Run one task in a worker; what datatrove would print is in its log file too."""
-        with redirect_stderr(io.StringIO()):
-            self._run_for_rank(rank)
-
-
-def _start_workers(cluster: Cluster) -> ProcessPoolExecutor:
-    """Prepare this machine's workers; each starts when there is a task for it."""
-    workers = cluster.workers or os.cpu_count() or 1
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_exit_with_parent)
+    def stop(self) -> None:
+        """Begin no more tasks."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 def _exit_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""A Ray cluster to run tasks on: connected to, or refused where tasks would wait forever. Knows no tasks."""
+"""A Ray cluster to run tasks on: connected to, or refused where tasks would wait forever."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
 
+if TYPE_CHECKING:
+    from ngram_builders.distributed.executors import StageRunner
+
 _ANSWER_SECONDS = 10.0  # for an address
 _ROOM_SECONDS = 30.0  # for the machines of a cluster that has just started
 _CLIENT_PORT = 10001
+_RETRIES = 2  # of a task whose worker was killed
 
 
 def start_ray(memory: int) -> None:
@@ -31,6 +35,29 @@ def start_ray(memory: int) -> None:
             f"Ray does not start: {cause}; check RAY_ADDRESS, and that its version is the same"
         ) from error
     _wait_for_room(ray, memory)
+
+
+def run_on_ray(stage: StageRunner, workers: int) -> None:
+    """Run a stage's unfinished tasks, `workers` at once (0: any number); Ray repeats those of killed workers."""
+    import ray
+
+    task = ray.remote(num_cpus=1, memory=stage.memory, max_retries=_RETRIES)(_run)
+    waiting = stage.unfinished()
+    running: list[Any] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < (workers or stage.tasks):
+                running.append(task.remote(stage, waiting.pop(0)))
+            done, running = ray.wait(running)
+            ray.get(done)
+    except BaseException:
+        for one in running:
+            ray.cancel(one)
+        raise
+
+
+def _run(stage: StageRunner, rank: int) -> None:
+    stage.run(rank)
 
 
 def check_address(address: str) -> None:

@@ -11,10 +11,11 @@ import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from ngram_builders.counting.tokenize import text_digest
 from ngram_builders.errors import UserError
+from ngram_builders.registry.shared_folder import is_address, open_at
 from ngram_builders.sources.discovery import OTHER_LANGUAGE
 from ngram_builders.sources.filters import (
     UNREADABLE,
@@ -113,7 +114,7 @@ def _make_document(data: bytes, path: str, language: str | None) -> CorpusDocume
 def _parse_rows(path: str) -> Iterator[Any]:
     """Yield what stands in each row of a file."""
     if path.endswith(".parquet"):
-        with _import("pyarrow.parquet", path).ParquetFile(path) as file:
+        with _open(path) as plain, _import("pyarrow.parquet", path).ParquetFile(plain) as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 yield from batch.to_pylist()
     else:
@@ -123,7 +124,7 @@ def _parse_rows(path: str) -> Iterator[Any]:
 
 def _decompress(path: str) -> Iterator[bytes]:
     """Read a file of lines in pieces; raises whatever a decompressor does, and EOFError if its end is missing."""
-    with Path(path).open("rb") as file:
+    with _open(path) as file:
         if path.endswith(".zst"):
             yield from _decompress_zstd(file, _import("zstandard", path).ZstdDecompressor())
             return
@@ -132,7 +133,12 @@ def _decompress(path: str) -> Iterator[bytes]:
                 yield data
 
 
-def _decompress_zstd(file: BinaryIO, decompressor: Any) -> Iterator[bytes]:
+def _open(path: str) -> IO[bytes]:
+    """A file on a disk or at an address."""
+    return open_at(path) if is_address(path) else Path(path).open("rb")
+
+
+def _decompress_zstd(file: IO[bytes], decompressor: Any) -> Iterator[bytes]:
     """Decompress frame after frame; the library's own readers take the end of a file for that of a frame."""
     frame = None
     while data := file.read(_PIECE_BYTES):

@@ -89,8 +89,14 @@ def run_on_slurm(
             "run the same command again when it answers"
         ) from error
     _submit(stages, names, queue, make_executor, report)
-    for stage in stages:
-        _wait_for(stage, names, report)
+    for number, stage in enumerate(stages):
+        finished = -1
+        while not _is_done(stage, names, report):
+            now = stage.tasks - len(stage.unfinished())
+            if now == finished:
+                raise UserError(f"the jobs ended before stage {stage.stage} was done; {stage.remedy}")
+            finished = now
+            _submit(stages[number:], names[number:], (), make_executor, report)  # what killed jobs did not finish
         delete_added_up(work, plan, stage.stage)
 
 
@@ -115,8 +121,8 @@ def _submit(
         before = last.get(name, before)
 
 
-def _wait_for(stage: StageRunner, names: Sequence[str], report: ReportProgress) -> None:
-    """Wait until a stage is done; UserError once its jobs cannot bring that about."""
+def _is_done(stage: StageRunner, names: Sequence[str], report: ReportProgress) -> bool:
+    """Wait until a stage is done, or no job is left; UserError once jobs cannot bring that about."""
     answered, was_empty = time.monotonic(), False
     while not stage.report_finished(report):
         try:
@@ -131,11 +137,10 @@ def _wait_for(stage: StageRunner, names: Sequence[str], report: ReportProgress) 
         else:
             _check_hopeful(queue)
             if not queue and was_empty:  # files of another machine may be seen a little later than its end
-                if stage.report_finished(report):
-                    return
-                raise UserError(f"the jobs ended before stage {stage.stage} was done; {stage.remedy}")
+                return stage.report_finished(report)
             was_empty = not queue
         time.sleep(POLL_SECONDS)
+    return True
 
 
 def _check_hopeful(queue: Sequence[Job]) -> None:

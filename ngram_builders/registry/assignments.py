@@ -9,6 +9,7 @@ The rule, see `choices_for`:
 2. Any other file is served by what was built from folders around it, innermost first, with the tables' weights,
    by the packages that the innermost project around it depends on, and by what is assigned to its language. The
    last of these decides the weight.
+   A weight that nobody gave is learnt, see `learnt_weights`; where a table was built from, it has its own.
 3. Either is joined by what was added to folders around the file; by 1, only to that folder and those in it.
 4. A table with a fault, or without code in a language like the file's, serves nothing.
 
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from ngram_builders.registry.learnt_weights import Learnt, LearntWeights
 from ngram_builders.registry.ngram_table import NgramTable, is_weight, read_record
 from ngram_builders.sources.language_ids import (
     DATA_LANGUAGES,
@@ -34,7 +36,7 @@ _FORMAT = 2
 _KINDS = ("workspaces", "languages", "dependencies", "additions")
 KNOWN_LANGUAGES = frozenset([*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES])
 
-Assignment = tuple[tuple[str, float], ...]  # names of tables with weights
+Assignment = tuple[tuple[str, float | None], ...]  # names of tables with weights; None: it is learnt
 _Folder = TypeVar("_Folder", str, Path)
 
 
@@ -88,7 +90,7 @@ class Assignments:
     def to_record(self) -> dict[str, Any]:
         """The values to store: as msgpack holds them, sorted, empty ones left out."""
 
-        def stored(assignments: Mapping[str, Assignment]) -> dict[str, list[list[str | float]]]:
+        def stored(assignments: Mapping[str, Assignment]) -> dict[str, list[list[str | float | None]]]:
             return {user: list(map(list, given)) for user, given in sorted(assignments.items()) if given}
 
         return {"format": _FORMAT, **{kind: stored(users) for kind, users in self.by_kind().items()}}
@@ -108,11 +110,11 @@ def read_assignments(file: Path) -> Assignments:
 def _parse(record: Mapping[str, Any]) -> dict[str, Assignment]:
     """Workspaces or languages with what is assigned; ValueError if a weight is invalid."""
     assignments = {
-        str(user): tuple((str(name), float(weight)) for name, weight in assignment)
+        str(user): tuple((str(name), None if weight is None else float(weight)) for name, weight in assignment)
         for user, assignment in record.items()
         if assignment
     }
-    if not all(is_weight(weight) for assignment in assignments.values() for _, weight in assignment):
+    if not all(weight is None or is_weight(weight) for given in assignments.values() for _, weight in given):
         raise ValueError("weight")
     return assignments
 
@@ -122,36 +124,55 @@ class Choice(NamedTuple):
 
     weight: float
     reason: str
+    learnt_in: str | None = None  # the folder; None: the weight was given
+    tokens: int = 0  # that it was learnt from
 
 
 def choices_for(
-    assignments: Assignments, tables: Mapping[str, NgramTable], file: Path | None, language: str | None
+    assignments: Assignments,
+    tables: Mapping[str, NgramTable],
+    file: Path | None,
+    language: str | None,
+    learnt: LearntWeights,
 ) -> dict[str, Choice]:
     """Return the names of the tables for a file, by the rule above; the last reason for one decides its weight.
 
     A file without a path has its language only.
     """
+    own = _built_around(tables, file)
     choices: dict[str, Choice] = {}
+
+    def choose(assignment: Assignment, folder: str | None, reason: str) -> None:
+        for name, weight in assignment:
+            choices[name] = _weighed(weight, own.get(name), folder, reason, learnt.get(folder or "", {}).get(name))
+
     workspace = None if file is None else _innermost(assignments.workspaces, file)
     if workspace is not None:
-        choices |= _choices(assignments.workspaces[workspace], f"chosen for {workspace}")
+        choose(assignments.workspaces[workspace], workspace, f"chosen for {workspace}")
     else:
-        choices |= _built_around(tables, file)
+        choices |= own
         project = None if file is None else _innermost(assignments.dependencies, file)
         if project is not None:
-            choices |= _choices(assignments.dependencies[project], f"{project} depends on it")
+            choose(assignments.dependencies[project], project, f"{project} depends on it")
         name = _assigned_language(assignments.languages, language)
-        choices |= _choices(assignments.languages.get(name, ()), f"chosen for {name} files")
+        choose(assignments.languages.get(name, ()), _root_around(tables, file), f"chosen for {name} files")
     for folder in _added_around(assignments.additions, file, workspace):
-        choices |= _choices(assignments.additions[folder], f"added to {folder}")
+        choose(assignments.additions[folder], folder, f"added to {folder}")
     return {
         name: choice for name, choice in choices.items() if name in tables and _can_serve(tables[name], language)
     }
 
 
-def _choices(assignment: Assignment, reason: str) -> dict[str, Choice]:
-    """What is assigned, for one reason."""
-    return {name: Choice(weight, reason) for name, weight in assignment}
+def _weighed(
+    weight: float | None, own: Choice | None, folder: str | None, reason: str, learnt: Learnt | None
+) -> Choice:
+    """A choice with the weight that was given, or the table's own where it was built from, or what was learnt."""
+    if weight is not None:
+        return Choice(weight, reason)
+    if own is not None:
+        return Choice(own.weight, reason)
+    learnt = learnt or Learnt()
+    return Choice(learnt.weight, reason, folder, learnt.tokens)
 
 
 def _added_around(additions: Iterable[str], file: Path | None, within: str | None) -> list[str]:
@@ -168,6 +189,12 @@ def _innermost(folders: Iterable[_Folder], file: Path) -> _Folder | None:
     """The deepest of these folders that a file lies in."""
     around = [folder for folder in folders if file.is_relative_to(folder)]
     return max(around, key=lambda folder: len(Path(folder).parts), default=None)
+
+
+def _root_around(tables: Mapping[str, NgramTable], file: Path | None) -> str | None:
+    """The innermost folder around a file that a table was built from."""
+    found = file and _innermost([root for table in tables.values() for root in table.roots], file)
+    return str(found) if found else None
 
 
 def _built_around(tables: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:

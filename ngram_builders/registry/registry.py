@@ -35,6 +35,7 @@ from ngram_builders.registry.cleanup import (
     total_size,
 )
 from ngram_builders.registry.folder_choices import forget_missing_folders
+from ngram_builders.registry.learnt_weights import forget_learnt_weights, read_learnt_weights
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.registry.ngram_table import (
     DEFAULT_WEIGHT,
@@ -191,25 +192,26 @@ class Registry:
         (self.folder / name / INDEX_FILE).unlink(missing_ok=True)
         assignments = self.assignments()
         self._write_assignments(assignments.only(assignments.names() - {name}))
+        forget_learnt_weights(self.folder, lambda folder, table: table != name)
         shutil.rmtree(self.folder / name, ignore_errors=True)  # `prune` deletes what Windows still maps
 
     # --- what serves a file -----------------------------------------------------------------------------------
 
-    def assign_workspace(self, workspace: Path, weights: Sequence[tuple[str, float]]) -> None:
+    def assign_workspace(self, workspace: Path, weights: Sequence[tuple[str, float | None]]) -> None:
         """Serve the files below a folder from these tables only; an empty assignment undoes it."""
         self._assign("workspaces", str(workspace.resolve()), weights)
 
-    def add_to_folder(self, folder: Path, weights: Sequence[tuple[str, float]]) -> None:
+    def add_to_folder(self, folder: Path, weights: Sequence[tuple[str, float | None]]) -> None:
         """Serve the files below a folder from these tables as well; an empty assignment undoes it."""
         self._assign("additions", str(folder.resolve()), weights)
 
-    def assign_language(self, language: str, weights: Sequence[tuple[str, float]]) -> None:
+    def assign_language(self, language: str, weights: Sequence[tuple[str, float | None]]) -> None:
         """Serve a language's files from these tables as well, anywhere; an empty assignment undoes it."""
         if weights and language not in KNOWN_LANGUAGES:
             raise UserError(f"unknown language {language!r}; choose one of: {', '.join(sorted(KNOWN_LANGUAGES))}")
         self._assign("languages", language, weights)
 
-    def assign_dependencies(self, project: Path, weights: Sequence[tuple[str, float]]) -> None:
+    def assign_dependencies(self, project: Path, weights: Sequence[tuple[str, float | None]]) -> None:
         """Serve a project's files from the tables of these packages as well; an empty assignment undoes it."""
         self._assign("dependencies", str(project.resolve()), weights)
 
@@ -218,7 +220,7 @@ class Registry:
         with self._writing():
             self._write_assignments(self.assignments().with_alias(name, self.find(model_name).name))
 
-    def _assign(self, kind: str, user: str, weights: Sequence[tuple[str, float]]) -> None:
+    def _assign(self, kind: str, user: str, weights: Sequence[tuple[str, float | None]]) -> None:
         """Record what serves a workspace, project or language. A folder has a choice or additions, not both."""
         assignment = self._check_assignment(weights)
         with self._writing():
@@ -228,9 +230,12 @@ class Registry:
                 changed["additions"] = {**before.additions, user: ()}
             self._write_assignments(replace(before, **changed))
 
-    def _check_assignment(self, weights: Sequence[tuple[str, float]]) -> Assignment:
+    def _check_assignment(self, weights: Sequence[tuple[str, float | None]]) -> Assignment:
         """The assignment if its tables exist and its weights are valid."""
-        return tuple((self.find(name).name, check_weight(float(weight))) for name, weight in weights)
+        return tuple(
+            (self.find(name).name, None if weight is None else check_weight(float(weight)))
+            for name, weight in weights
+        )
 
     def assignments(self) -> Assignments:
         """What the user assigned; nothing if the record cannot be read, see `fault`."""
@@ -254,14 +259,14 @@ class Registry:
 
         While nothing is rebuilt this costs no more than generation().
         """
-        state = self._read_snapshot()
-        choices = choices_for(state.assignments, state.tables, file and file.resolve(), language)
-        return [(state.tables[name], choice.weight) for name, choice in choices.items()]
+        choices = self.choices_for(file, language)
+        return [(self._read_snapshot().tables[name], choice.weight) for name, choice in choices.items()]
 
-    def choices_for(self, file: Path, language: str | None) -> dict[str, Choice]:
+    def choices_for(self, file: Path | None, language: str | None) -> dict[str, Choice]:
         """The same by name, with why each of them serves the file."""
         state = self._read_snapshot()
-        return choices_for(state.assignments, state.tables, file.resolve(), language)
+        learnt = read_learnt_weights(self.folder)
+        return choices_for(state.assignments, state.tables, file and file.resolve(), language, learnt)
 
     def _read_snapshot(self) -> _Snapshot:
         """The registry's state, read again only when something changed."""
@@ -300,6 +305,7 @@ class Registry:
                 self._write_assignments(kept)
                 if gone:
                     forget_missing_folders(self.folder)
+                    forget_learnt_weights(self.folder, lambda folder, table: Path(folder).is_dir())
         return [leftover for leftover in leftovers if leftover not in failed], failed
 
     def _tables_without_roots(self) -> Iterator[Leftover]:

@@ -1,28 +1,37 @@
 """A folder that a team shares, on a disk or at an address that fsspec knows (`s3://...`): files by their names.
 
 In: names and files. Out: the same files elsewhere, checked. As others may write there, a file is read only if it
-is regular and no larger than expected. fsspec is imported only where an address is given.
+is regular and no larger than expected. What fails at an address is tried again, and a file whose connection broke
+is read on. fsspec is imported only where an address is given.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
+import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from ngram_builders.errors import UserError
 from ngram_builders.scratch import read_chunks
 
 _CHUNK_BYTES = 1 << 20
+_PAUSES = (1.0, 5.0)  # seconds before what failed at an address is tried again; some libraries try again, too
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}://")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+Result = TypeVar("Result")
 
 
 class SharedFolder:
@@ -74,24 +83,105 @@ class _RemoteFolder(SharedFolder):
         self.path = str(folder).rstrip("/")
 
     def names(self) -> list[str]:
-        return sorted(str(path).rsplit("/", 1)[-1] for path in self.system.ls(self.path, detail=False))
+        return sorted(str(path).rsplit("/", 1)[-1] for path in _retried(self.system.ls, self.path, detail=False))
 
     def open(self, name: str) -> IO[bytes]:
-        file: IO[bytes] = self.system.open(f"{self.path}/{name}", "rb")
-        return file
+        return io.BufferedReader(_ResumedFile(self.system, f"{self.path}/{name}"), _CHUNK_BYTES)
 
     def put(self, name: str, file: Path) -> None:
-        self.system.makedirs(self.path, exist_ok=True)
-        self.system.put_file(str(file), f"{self.path}/{name}")
+        _retried(self.system.makedirs, self.path, exist_ok=True)
+        _retried(self.system.put_file, str(file), f"{self.path}/{name}")
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            self.system.rm_file(f"{self.path}/{name}")
+            _retried(self.system.rm_file, f"{self.path}/{name}")
+
+
+class _ResumedFile(io.RawIOBase):
+    """A file at an address, opened again where its connection broke."""
+
+    def __init__(self, system: Any, path: str) -> None:
+        self._system, self._path = system, path
+        self._at = 0
+        self._file: Any = _retried(system.open, path, "rb")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """As any file does."""
+        data = _retried(self._read, len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        if self._file is None:
+            self._file = self._system.open(self._path, "rb")
+            self._file.seek(self._at)
+        try:
+            data: bytes = self._file.read(size)
+        except Exception:
+            self._file = None
+            raise
+        return data
+
+    def close(self) -> None:
+        """As any file does."""
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+
+def _retried(work: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
+    """The result of work, tried again where that may help."""
+    for pause in _PAUSES:
+        try:
+            return work(*arguments, **options)
+        except (FileNotFoundError, PermissionError, NotADirectoryError, ImportError):
+            raise
+        except Exception:  # file systems raise what their libraries do
+            time.sleep(pause)
+    return work(*arguments, **options)
+
+
+def is_address(place: object) -> bool:
+    """Whether this is an address such as `s3://bucket/corpus`, not a path."""
+    return isinstance(place, str) and _ADDRESS.match(place) is not None
+
+
+def path_or_address(place: str) -> Path | str:
+    """A path; an address stays a text."""
+    return place if is_address(place) else Path(place)
+
+
+def list_at(pattern: str) -> list[tuple[str, int, int]]:
+    """The files at an address, which may be a pattern: each one's address, size, and a number of its state."""
+    with explain_failure(pattern):
+        folder = _RemoteFolder(pattern)
+        found = _retried(folder.system.glob, folder.path, detail=True)
+        return [
+            (str(folder.system.unstrip_protocol(path)), int(facts["size"]), _state_of(facts))
+            for path, facts in sorted(found.items())
+            if facts["type"] == "file"
+        ]
+
+
+def _state_of(facts: Any) -> int:
+    """A number that is another one once a file has changed."""
+    told = sorted((name, str(fact)) for name, fact in facts.items())
+    return int.from_bytes(hashlib.blake2b(repr(told).encode(), digest_size=7).digest(), "big")
+
+
+def open_at(address: str) -> IO[bytes]:
+    """A file at an address to read."""
+    folder, _, name = address.rpartition("/")
+    return _RemoteFolder(folder).open(name)
 
 
 def open_folder(address: str) -> SharedFolder:
     """The folder at an address; nothing is read yet."""
-    if "://" not in address:
+    if not is_address(address):
         return SharedFolder(address)
     if urlsplit(address).password:
         raise UserError(

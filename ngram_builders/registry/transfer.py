@@ -21,7 +21,6 @@ from ngram_builders.table.format import TableError, TableSummary
 from ngram_builders.table.reader import Table, added_runs
 from ngram_builders.table.writer import write_table
 
-_IMPORTED_WEIGHT = 0.3  # beside 0.7 for the user's own code, as measured for a shared table
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -106,4 +105,4 @@ def install_copy(
             raise TableError(scratch, "it holds only what changed in another table")
         return table.summary
 
-    return registry.install(name, write, weight=_IMPORTED_WEIGHT, recipe=recipe, overwrite=overwrite)
+    return registry.install(name, write, recipe=recipe, overwrite=overwrite)

@@ -33,7 +33,6 @@ _MIN_POSITIONS = 1000  # for a perplexity; with fewer it is chance
 _ROUNDS = 40
 _PRIOR = 50  # positions that count for the initial weights: what is seldom seen stays near them
 _CHUNK = 64
-_TINY = 1e-300
 _TABLE_WEIGHT, _OTHER_WEIGHT = 0.7, 0.1  # of a table and of those beside it, as when they serve
 
 
@@ -67,43 +66,29 @@ def observe_stream(
         p, matched = query.probabilities(contexts[at : at + _CHUNK], tokens)  # p [chunk, O, tokens]
         parts.append(Observations(p[np.arange(len(index)), :, index], matched))
         release()
-    return join_observations(parts)
+    return _join_observations(parts)
 
 
-def join_observations(parts: Sequence[Observations]) -> Observations:
+def _join_observations(parts: Sequence[Observations]) -> Observations:
     """Observations of several documents as one."""
     return Observations(
         np.concatenate([part.p for part in parts]), np.concatenate([part.matched for part in parts])
     )
 
 
-def fit_order_weights(
-    observations: Observations,
-    base: F64 | float,
-    initial: OrderWeights | None = None,
-    odds: F64 | float = 1.0,
-) -> OrderWeights:
-    """Return the weights [M, O] that make the observed tokens likeliest; base [T] is the probability beside them.
-
-    initial: weights to start from, which stay where nothing is observed; by default all components are equal.
-    odds [T]: what the odds of the orders against the base are multiplied by. With them a token
-    has p = sum_j w_j odds_j p_j / sum_j w_j odds_j; w_j <- sum_t share_tj / sum_t (odds_tj / sum_i w_i odds_ti)
-    never makes that less likely, and is expectation maximisation where all odds are 1.
-    """
-    factors = _with_base(Observations(np.ones_like(observations.p), observations.matched), 1.0)  # [T, 1 + O]
-    factors[:, 1:] *= np.reshape(odds, (-1, 1))
-    components = factors * _with_base(observations, base)  # [T, 1 + O]
+def fit_order_weights(observations: Observations, base: F64 | float) -> OrderWeights:
+    """Return the weights [M, O] that make the observed tokens likeliest; base [T] is what stands beside them."""
+    components = _with_base(observations, base)  # [T, 1 + O]
     longest = _longest_match(observations.matched)
-    weights = _equal_weights() if initial is None else _with_base_weights(initial)
+    weights = _equal_weights()
     for m in range(1, _WIDTH + 1):
-        rows, scales, prior = components[longest == m], factors[longest == m], _PRIOR * weights[m]
+        rows, prior = components[longest == m], _PRIOR * weights[m]
         for _ in range(_ROUNDS):
             shares = rows * weights[m]
             total = shares.sum(axis=1, keepdims=True)
             shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-            met = scales / np.maximum((scales * weights[m]).sum(axis=1, keepdims=True), _TINY)
-            expected = (shares.sum(axis=0) + prior) / (met.sum(axis=0) + _PRIOR)
-            weights[m] = expected / expected.sum()
+            weights[m] = (shares.sum(axis=0) + prior) / (len(rows) + _PRIOR)
+            weights[m] /= weights[m].sum()
     return tuple(map(tuple, weights[1:, 1:].tolist()))
 
 
@@ -134,13 +119,9 @@ def _with_base(observations: Observations, base: F64 | float) -> F64:
     return np.concatenate((first[:, None], observations.p), axis=1)
 
 
-def mix_probabilities(
-    observations: Observations, base: F64 | float, weights: OrderWeights, odds: F64 | float = 1.0
-) -> F64:
-    """Return the mixture's probability of each observed token, with odds as in `fit_order_weights`. [T]"""
+def mix_probabilities(observations: Observations, base: F64 | float, weights: OrderWeights) -> F64:
+    """Return the mixture's probability of each observed token. [T]"""
     rows = _with_base_weights(weights)[_longest_match(observations.matched)]
-    rows[:, 1:] *= np.reshape(odds, (-1, 1))
-    rows /= np.maximum(rows.sum(axis=1, keepdims=True), _TINY)
     return np.asarray((_with_base(observations, base) * rows).sum(axis=1))
 
 
@@ -182,7 +163,7 @@ def measure_perplexity(
     if positions < _MIN_POSITIONS:
         return {}
     base = 1 / table.vocab_size
-    joined = {name: join_observations(parts) for name, parts in observed.items()}
+    joined = {name: _join_observations(parts) for name, parts in observed.items()}
     return {
         name: perplexity(mix_probabilities(found, base, fit_order_weights(found, base)))
         for name, found in joined.items()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import LocalPath
+from ngram_builders.registry.shared_folder import path_or_address
+from spd_lsp.command_options import LocalPath, PathOrAddress
 from spd_lsp.commands import skipped_files
 from spd_lsp.commands.consent import ask
 from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
@@ -31,7 +32,7 @@ _PATH = LocalPath(path_type=Path)
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --name mine --dry-run")
-@click.argument("repos", metavar="REPO...", nargs=-1, type=_PATH)
+@click.argument("repos", metavar="REPO...", nargs=-1, type=PathOrAddress(path_type=Path))
 @click.option("--name", metavar="NAME", help="Name of the table (default: the folder's name).")
 @click.option("--language", metavar="L", help="Count only this language, such as python.")
 @click.option(
@@ -73,7 +74,7 @@ _PATH = LocalPath(path_type=Path)
 def build_ngrams(
     context: click.Context,
     /,
-    repos: tuple[Path, ...],
+    repos: tuple[Path | str, ...],
     language: str | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
@@ -88,7 +89,8 @@ def build_ngrams(
 ) -> None:
     """Teach completions your code: count its n-grams.
 
-    REPO is a repository or any folder of sources; with --engine datatrove also a corpus.
+    REPO is a repository or any folder of sources; with --engine datatrove also a corpus,
+    which may be at an address such as s3://bucket/corpus/*.jsonl.gz.
     """
     from ngram_builders.sources.rules.selection import Selection
 
@@ -98,22 +100,31 @@ def build_ngrams(
         raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
     _check_language(language)
     selection = Selection(language, include, exclude)
+    reads_only = dry_run or list_skipped is not None or why is not None
+    folders = [one for one in repos if isinstance(one, Path)]
+    if len(folders) < len(repos) and (reads_only or dependencies or options["engine"] != "datatrove"):
+        address = next(one for one in repos if isinstance(one, str))
+        raise UserError(
+            f"{address} is an address, and a folder or file is expected here; copy it, or mount it; "
+            "a corpus at an address is counted with --engine datatrove"
+        )
     if why is not None:
-        click.echo(skipped_files.explain(why, repos, selection))
+        click.echo(skipped_files.explain(why, folders, selection))
         return
-    reads_only = dry_run or list_skipped is not None
     if options["name"] and not (reads_only or dependencies or replace):
         _check_replacement(context.obj, options["name"], repos)
     try:
         with progress() as report:
             if list_skipped is not None:
-                output = "\n".join(skipped_files.list_skipped(repos, selection, list_skipped, report))
+                output = "\n".join(skipped_files.list_skipped(folders, selection, list_skipped, report))
             elif dry_run:
                 from ngram_builders.preview import preview
 
-                output = _describe_preview(preview(repos, selection, report))
+                output = _describe_preview(preview(folders, selection, report))
             elif dependencies:
-                made = [(repo, count_dependencies(context.obj, repo, options["model"], report)) for repo in repos]
+                made = [
+                    (repo, count_dependencies(context.obj, repo, options["model"], report)) for repo in folders
+                ]
                 output = "\n".join(describe_dependencies(*one) for one in made)
             else:
                 options |= {"orders": _parse_orders(orders), "selection": selection}
@@ -129,7 +140,7 @@ def build_ngrams(
 
 def count(
     settings: Settings,
-    repos: Sequence[Path],
+    repos: Sequence[Path | str],
     report: ReportProgress,
     *,
     name: str | None,
@@ -161,7 +172,7 @@ def count(
 
     companions = bundled_tables(model, folder)
     options |= {"model": absolute_model_name(model), "companion_tables": companions}
-    return build(repos, name, tokens.encode_batch, **options)
+    return build([Path(repo) for repo in repos], name, tokens.encode_batch, **options)
 
 
 def _check_language(language: str | None) -> None:
@@ -172,14 +183,15 @@ def _check_language(language: str | None) -> None:
         raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(KNOWN_LANGUAGES))}")
 
 
-def _check_replacement(settings: Settings, name: str, repos: Sequence[Path]) -> None:
+def _check_replacement(settings: Settings, name: str, repos: Sequence[Path | str]) -> None:
     """Ask before a table is lost that was not built from these repositories, nor from one that has moved."""
     table = next((one for one in open_registry(settings).tables() if one.name == name), None)
     if table is None or (table.fault and not table.roots):
         return
-    roots = [*table.roots, *map(Path, table.recipe.get("rows", ()))]
-    named = {path for repo in repos for path in (repo.resolve(), repo.absolute())}
-    if any(root in named or not root.exists() for root in roots):
+    roots = [*table.roots, *map(path_or_address, table.recipe.get("rows", ()))]
+    folders = [repo for repo in repos if isinstance(repo, Path)]
+    named = {*repos, *(path for repo in folders for path in (repo.resolve(), repo.absolute()))}
+    if any(root in named or (isinstance(root, Path) and not root.exists()) for root in roots):
         return
     source = ", ".join(map(str, roots)) or table.recipe.get("imported") or table.recipe.get("package")
     loss = f"the table {name} is from {source or 'elsewhere'} and would be replaced"

@@ -33,7 +33,7 @@ _WEIGHTS = (0.05, 0.3, 1.0)
     help="Folder whose lines are completed.",
 )
 @click.option(
-    "--places", type=click.IntRange(min=1), default=60, show_default=True, help="Number of places, at most."
+    "--places", type=click.IntRange(min=1), default=40, show_default=True, help="Number of places, at most."
 )
 @model_options
 @click.pass_obj
@@ -41,7 +41,7 @@ def compare(settings: Settings, names: Sequence[str], folder: Path, places: int,
     """Measure what tables bring and what they harm.
 
     Lines of the folder's files are completed from places within them: first with the n-grams of the folder's other
-    files, of the open file and the built-in table, then with each NAME added. Sixty places take about a minute,
+    files, of the open file and the built-in table, then with each NAME added. Forty places take about a minute,
     and do not resolve differences of a few points; those that are better and worse say more.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -78,7 +78,8 @@ def _tables(table: NgramTable, folder: Path, tokens: ModelTokenizer, model: str)
             "folder with --on"
         )
     files = [Table.open(path, tokens.fingerprint) for path in table.paths]
-    columns, texts = [file.columns for file in files], [file.texts for file in files if file.texts is not None]
+    columns = [file.columns for file in files]
+    texts = [file.texts for file in files if file.texts is not None]
     return [
         AddedTable(table.name, weight, columns, [SearchedTexts(text, trust=trust(weight)) for text in texts])
         for weight in _WEIGHTS

@@ -82,7 +82,8 @@ def complete(
         explicit = min_probability is None
         answer = completer.complete(source, cursor, language, path, name=path.as_uri(), explicit=explicit)
         answer = completer.write_block(source, cursor, language, path, answer, name=path.as_uri())
-    for problem in answer.problems:
+    instead = [f"{answer.instead}; the bundled model has completed"] if answer.instead else []
+    for problem in (*instead, *answer.problems):
         print_status(problem)
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
@@ -94,7 +95,8 @@ def read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
         raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
     path, line, column = Path(parts[1]), int(parts[2]), int(parts[3])
     source = _read_source(path, stdin=stdin)
-    lines, starts = _LINE_END.split(source), [0, *(end.end() for end in _LINE_END.finditer(source))]
+    lines = _LINE_END.split(source)
+    starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
         raise UserError(f"{path} has no line {line}, only 1 to {len(lines)}")
     width = len(lines[line - 1])
@@ -151,7 +153,8 @@ def _as_table(answer: CompletionResult) -> str:
         p = completion.shown_probability
         shown = "" if p is None else f"{p:.1%}"
         rows += [f"{number:3} {shown:>6}  {first}", *(f"{'':12}{line}" for line in others)]
-    drafts, tokens = format_count(len(answer.completions), "draft"), format_count(answer.tokens, "token")
+    drafts = format_count(len(answer.completions), "draft")
+    tokens = format_count(answer.tokens, "token")
     rows.append(
         f"{drafts}, {answer.passes} forward passes for {tokens}, "
         f"{answer.seconds * 1000:.0f} ms; n-grams: {', '.join(answer.ngrams) or 'none'}"

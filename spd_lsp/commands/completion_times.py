@@ -51,7 +51,9 @@ def _measure(model: str, report: Callable[[str], None]) -> tuple[float, float]:
     """The seconds of a pass in the model, and of what is done besides; medians, as other programs delay some."""
     completer = load_completer(Settings(model=model), report, ngrams=False)
     engine: Any = completer.model
-    note, steps, rests = engine.on_step, [], []
+    note = engine.on_step
+    steps = []
+    rests = []
 
     def on_step(seconds: float) -> None:
         steps.append(seconds)
@@ -59,7 +61,8 @@ def _measure(model: str, report: Callable[[str], None]) -> tuple[float, float]:
 
     engine.on_step = on_step
     for typed in range(len(_KEYS)):
-        source, before = _SOURCE + _KEYS[:typed], len(steps)
+        source = _SOURCE + _KEYS[:typed]
+        before = len(steps)
         result = completer.complete(source, len(source), "python", explicit=True)
         rests.append((result.seconds - sum(steps[before:])) / max(result.passes, 1))
     return median(steps or [0.0]), median(rests[1:])  # no model takes no steps; the first rest has read the prompt

@@ -30,7 +30,7 @@ from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name, built_in_tables, locate
-from spd_lsp.settings import NO_MODEL, Settings
+from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -81,7 +81,7 @@ def check_packages(model: str) -> Iterator[Finding]:
 
 def _dispensable(model: str) -> tuple[str, ...]:
     """The packages that this model does without."""
-    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER else ()
+    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER or is_server(model) else ()
 
 
 def check_kernel() -> Finding:
@@ -124,14 +124,14 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 def _fill_format(tokens: ModelTokenizer, folder: Path) -> Finding:
     """How the text right of the cursor enters the prompt."""
-    chosen, config = tokens.fill_format, read_config(folder)
+    chosen = tokens.fill_format
+    config = read_config(folder)
     text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
     if other := untrained_format(config, tokens.is_special):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
     text += ": it does not see the text right of the cursor"
     if chosen:
         text = f"{chosen.name}, from {chosen.source}"
-        text += "; imported modules and other open files stand before it" if tokens.repository_format else ""
     return Finding("fill in the middle", "ok", text)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import LocalPath
+from spd_lsp.command_options import LocalPath, print_status
 from spd_lsp.extras import install_command
 
 if TYPE_CHECKING:
@@ -45,7 +45,13 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_in_tasks(
-    repos: Sequence[Path], name: str | None, model: str, *, fresh: bool, where: dict[str, Any], **options: Any
+    repos: Sequence[Path | str],
+    name: str | None,
+    model: str,
+    *,
+    fresh: bool,
+    where: dict[str, Any],
+    **options: Any,
 ) -> BuildSummary:
     """Build in tasks. Nothing of earlier builds is reused, so every build is a fresh one."""
     try:
@@ -63,7 +69,9 @@ def count_in_tasks(
         folder=where["shared_folder"],
         sbatch=dict(map(_parse_option, where["slurm"])),
     )
-    return build(repos, name, partial(_make_encoder, model), model=model, cluster=cluster, **options)
+    return build(
+        repos, name, partial(_make_encoder, model), model=model, cluster=cluster, say=print_status, **options
+    )
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:

@@ -42,7 +42,9 @@ def models(context: click.Context, prints_json: bool) -> None:
     """
     if context.invoked_subcommand:
         return
-    free, pace, times = free_memory(), _pace(), measured_times()
+    free = free_memory()
+    pace = _pace()
+    times = measured_times()
     found = [_described(model, free, pace, times) for model in list_models()]
     here = {model["name"] for model in found}
     rows = [

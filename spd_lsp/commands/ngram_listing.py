@@ -69,8 +69,12 @@ def language_line(language: str, assignment: Assignment) -> str:
 
 
 def _weights(assignment: Assignment) -> str:
-    """Example: (("mine", 0.7), ("team", 0.3)) -> mine (0.7), team (0.3)."""
-    return ", ".join(f"{name} ({weight:g})" for name, weight in assignment)
+    """Example: (("mine", 0.7), ("team", None)) -> mine (0.7), team (learnt weight)."""
+    return ", ".join(f"{name} ({_weight(weight)})" for name, weight in assignment)
+
+
+def _weight(weight: float | None) -> str:
+    return "learnt weight" if weight is None else f"{weight:g}"
 
 
 def _built(table: NgramTable) -> str:
@@ -115,14 +119,7 @@ def _cache_size(table: NgramTable) -> int:
     return max(0, total_size(table.path.parent) - table.size)
 
 
-def _fitted_models(table: NgramTable) -> list[str]:
-    """The models that its order weights were fitted to."""
-    from ngram_builders.registry.fitted_weights import read_fitted_weights
-
-    return sorted(read_fitted_weights(table.path.parent))
-
-
-def _users(table: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float]:
+def _users(table: NgramTable, assigned: Mapping[str, Assignment]) -> dict[str, float | None]:
     """The workspaces or languages that a table is assigned to, with its weight there."""
     return {user: dict(given)[table.name] for user, given in assigned.items() if table.name in dict(given)}
 
@@ -146,7 +143,6 @@ def details(table: NgramTable, assignments: Assignments) -> str:
         "size": f"{megabytes(table.size)}, {table.size / max(table.ngrams, 1):.1f} bytes per n-gram",
         "cache": f"{megabytes(_cache_size(table))} of token ids, for the next build",
         "weight": f"{table.weight:g}",
-        "fitted for": ", ".join(_fitted_models(table)) or "no model; it has the default order weights",
         "used by": _describe_users(table, assignments),
         "table": table.path,
         **({"options": " ".join(options)} if (options := Selection.of(table.recipe).as_options()) else {}),
@@ -165,7 +161,7 @@ def _describe_built(table: NgramTable) -> str:
 def _describe_users(table: NgramTable, assignments: Assignments) -> str:
     """Which files a table serves, or how to make it serve some."""
     users = [
-        f"{text.format(user)} ({weight:g})"
+        f"{text.format(user)} ({_weight(weight)})"
         for assigned, text in (
             (assignments.workspaces, "files in {}"),
             (assignments.additions, "files in {} besides their own"),
@@ -177,5 +173,5 @@ def _describe_users(table: NgramTable, assignments: Assignments) -> str:
     if table.roots:
         users.append(f"files in its sources ({table.weight:g}), unless their workspace has tables of its own")
     language = next((name for name in table.languages if name != "other"), "python")
-    command = f"spd-lsp ngrams use {table.name}={table.weight:g} --language {language}"
+    command = f"spd-lsp ngrams use {table.name} --language {language}"
     return ", ".join(users) or f"nothing; run: {command}"

@@ -44,7 +44,9 @@ def list_tables(settings: Settings, print_json: bool) -> None:
     from spd_lsp.commands.ngram_listing import assignment_lines, list_line, table_as_json
 
     registry = open_registry(settings)
-    problem, tables, assignments = registry.fault(), registry.tables(), registry.assignments()
+    problem = registry.fault()
+    tables = registry.tables()
+    assignments = registry.assignments()
     if print_json:
         choices = assignments.by_kind().items()
         chosen = {kind: {user: dict(given) for user, given in users.items()} for kind, users in choices}
@@ -82,7 +84,8 @@ def show_table(settings: Settings, name: str, print_json: bool) -> None:
     from spd_lsp.commands.ngram_listing import details, table_as_json
 
     registry = open_registry(settings)
-    table, assignments = registry.find(name), registry.assignments()
+    table = registry.find(name)
+    assignments = registry.assignments()
     if print_json:
         click.echo(json.dumps(table_as_json(table, assignments), default=str))
     if table.fault:
@@ -127,7 +130,8 @@ def prune(settings: Settings, dry_run: bool, gone: bool) -> None:
         click.echo(problem, err=True)
     done, failed = registry.prune(gone=gone, dry_run=dry_run)
     for one in done:
-        path, action = one.path.relative_to(registry.folder), "would be deleted" if dry_run else "deleted"
+        path = one.path.relative_to(registry.folder)
+        action = "would be deleted" if dry_run else "deleted"
         click.echo(f"{action:16} {megabytes(one.size):>12}  {path}: {one.reason}")
     freed = sum(leftover.size for leftover in done)
     click.echo(f"{'would free' if dry_run else 'freed'} {megabytes(freed)}" if done else "nothing to prune")

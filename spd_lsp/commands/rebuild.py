@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.shared_folder import path_or_address
 from ngram_builders.sources.rules.selection import Selection
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
@@ -143,7 +143,7 @@ def _rebuild(
     with progress() as report:
         return count(
             settings,
-            [*table.roots, *map(Path, table.recipe.get("rows", ()))],
+            [*table.roots, *map(path_or_address, table.recipe.get("rows", ()))],
             report,
             name=None if beside else table.name,
             engine=engine,

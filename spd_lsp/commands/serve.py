@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import click
@@ -33,6 +33,11 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     "--sessions", type=click.IntRange(1), default=64, show_default=True, help="Maximum number of editors."
 )
 @click.option(
+    "--metrics",
+    metavar="ADDRESS",
+    help="With --socket: serve Prometheus's /metrics, and /health, at an address such as 127.0.0.1:9300.",
+)
+@click.option(
     "--http",
     metavar="ADDRESS",
     help="Speak HTTP instead of LSP: llama.cpp's /infill and OpenAI's /v1/completions, at an address such as "
@@ -47,17 +52,20 @@ def serve(
     stdio: bool,
     socket: str | None,
     sessions: int,
+    metrics: str | None,
     http: str | None,
     verbose: int,
 ) -> None:
     """Run the language server. Editors start it."""
     from spd_lsp.lsp.features import create_server
     from spd_lsp.lsp.transport.access import socket_path
-    from spd_lsp.lsp.transport.serve import SharedModel, serve_many, serve_stdio
+    from spd_lsp.lsp.transport.serve import serve_stdio
 
     settings = dataclasses.replace(settings, model=absolute_model_name(model), device=device)
     if (stdio, socket is not None, http is not None).count(True) > 1:
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
+    if metrics is not None and socket is None:
+        raise UserError("--metrics belongs to --socket; `serve --http` has /metrics itself")
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)
@@ -65,11 +73,35 @@ def serve(
     if path is None:
         server = create_server(load_completer, settings, stand_in=load_stand_in, prepare=prepare)
         sys.exit(serve_stdio(server, verbose=verbose))
-    load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    make_server = partial(create_server, load, settings, _SHARED_SETTINGS)
     command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
-    announce = partial(print_status, f"listening at {path}; editors run: {command}")
-    return serve_many(path, make_server, announce, max_sessions=sessions, verbose=verbose)
+    announcement = f"listening at {path}; editors run: {command}"
+    return _serve_socket(settings, path, sessions, metrics, announcement, verbose)
+
+
+def _serve_socket(
+    settings: Settings, path: Path, sessions: int, metrics: str | None, announcement: str, verbose: int
+) -> None:
+    """Serve editors, which share the model and are counted together."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.http.metrics import Metrics, resident_bytes, serve_metrics
+    from spd_lsp.lsp.features import create_server
+    from spd_lsp.lsp.server import SpdServer
+    from spd_lsp.lsp.transport.serve import Sessions, SharedModel, serve_many
+
+    shared = SharedModel(open_model)
+    load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))
+    counted = Metrics()
+
+    def make_server() -> SpdServer:
+        server = create_server(load, settings, _SHARED_SETTINGS)
+        server.on_answer = counted.note_answer
+        return server
+
+    editors = Sessions(make_server, sessions, shared.release_memory)
+    counted.gauges |= {"spd_lsp_sessions": lambda: editors.open, "spd_lsp_resident_bytes": resident_bytes}
+    if metrics is not None:
+        announcement += f"\nmetrics at {serve_metrics(metrics, counted, editors.are_answered)}/metrics"
+    serve_many(path, editors, partial(print_status, announcement), verbose=verbose)
 
 
 def _serve_http(settings: Settings, address: str, verbose: int) -> None:

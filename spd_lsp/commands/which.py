@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from ngram_builders.registry.learnt_weights import START
 from spd_lsp.command_options import print_status
 from spd_lsp.commands.complete import read_position
 from spd_lsp.commands.ngrams import help_example, open_registry
@@ -19,6 +20,7 @@ from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
+    from ngram_builders.registry.assignments import Choice
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.ngrams.serving_tables import ServingTable
 
@@ -57,13 +59,13 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         {
             "table": one.name,
             "weight": one.weight,
-            "reason": choices[one.name].reason if one.table else f"built in: comes with {model}",
+            **(_why(choices[one.name]) if one.table else {"reason": f"built in: comes with {model}"}),
             **({} if history is None else _likeliest(one, history, tokens)),
         }
         for one in serving.tables
     ]
     if history is not None and mixture is not None:
-        shares = mixture.decided([history], [one.columns for one in serving.tables])
+        shares = mixture.decided([history])
         tables = [{**table, "decides": share} for table, share in zip(tables, shares, strict=True)]
     reason = exclusion_reason(file, settings)
     problems = [f"nothing is completed in {file}: {reason}"] if reason else []
@@ -78,6 +80,12 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         raise UserError(f"no n-gram table serves {file}; run: spd-lsp build-ngrams {file.absolute().parent}")
     for table in tables:
         click.echo(_describe(table))
+
+
+def _why(choice: Choice) -> dict[str, Any]:
+    """Why a table serves a file, and where its weight was learnt, if it is."""
+    learnt = {"learnt_in": choice.learnt_in, "learnt_from": choice.tokens} if choice.learnt_in else {}
+    return {"reason": choice.reason, **learnt}
 
 
 def _likeliest(table: ServingTable, history: list[int], tokens: ModelTokenizer) -> dict[str, Any]:
@@ -98,6 +106,9 @@ def _likeliest(table: ServingTable, history: list[int], tokens: ModelTokenizer) 
 
 def _describe(table: dict[str, Any]) -> str:
     line = f"{table['table']:24} {table['weight']:<5g} {table['reason']}"
+    if "learnt_in" in table:
+        count = format_count(table["learnt_from"], "accepted token")
+        line += f"; weight learnt from {count} here, from {START:g} on"
     if "next" not in table:
         return line
     found = ", ".join(f"{as_json(one['text'])} {one['share']:.0%}" for one in table["next"])

@@ -124,7 +124,8 @@ def _covered(evidence: _Evidence) -> int:
 def _describe(evidence: _Evidence) -> Iterator[str]:
     from ngram_builders.attribution import LEAST_TOKENS
 
-    found, count = evidence.found, len(evidence.query.ids)
+    found = evidence.found
+    count = len(evidence.query.ids)
     if found.held:
         ngrams = f"{found.held} of {count} tokens end n-grams of {LEAST_TOKENS} or more, up to {found.longest}"
     else:
@@ -164,7 +165,8 @@ def _display(file: str) -> str:
 
 def _as_object(evidence: _Evidence) -> dict[str, Any]:
     """What one table knows of the text, for programs."""
-    query, found = evidence.query, evidence.found
+    query = evidence.query
+    found = evidence.found
     passages = found.passages and [
         {
             "text": query.text[one.start : one.end].decode("utf-8", "replace"),

@@ -11,29 +11,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Protocol
 
 import numpy as np
 
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
 from spd_lsp.completion.offer import OfferInputs, can_be_inserted
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.decoding.superposed import DecodingRequest, Draft, Model, expand
+from spd_lsp.decoding.superposed import DecodingRequest, Draft, expand
+from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
 _LEAST_LIKELY_LINE = math.log(0.1)  # of 88 bodies no line beyond a less likely one was right; two lines are shown
 _ALONE = np.ones(1)  # the weight of a token that is not mixed with others
-
-
-class BlockModel(Model, Protocol):
-    """A model that forgets what was read behind a prompt."""
-
-    @property
-    def max_positions(self) -> int:
-        """Longest text, in tokens."""
-
-    def crop(self, length: int) -> None:
-        """Forget the positions of the last prompt from `length` on."""
 
 
 def with_copied_blocks(completions: Sequence[Completion], inputs: OfferInputs) -> list[Completion]:
@@ -65,7 +54,7 @@ def first_line(text: str) -> str:
 
 
 def write_block(
-    model: BlockModel,
+    model: Engine,
     begun: str,
     texts: DraftText,
     request: DecodingRequest,

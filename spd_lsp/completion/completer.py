@@ -12,11 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.completion.blocks import (
-    BlockModel,
     is_opening,
     with_copied_blocks,
     write_block,
@@ -26,35 +24,19 @@ from spd_lsp.completion.context import Context, build_context, normalize_newline
 from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
+from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
+from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
+from spd_lsp.models.base import Engine
+from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, place_of
-from spd_lsp.ngrams.related_files import FilesAsRead, RelatedFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.settings import Settings
 
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
-_SHARES = 4  # of the context, each of which goes to other files as a whole or not at all
-
-
-class CompletionModel(BlockModel, Protocol):
-    """What answers requests."""
-
-    @property
-    def device(self) -> object:
-        """Where it computes."""
-
-    @property
-    def forks_are_free(self) -> bool:
-        """Whether it can go on from any draft that it has read."""
-
-    @property
-    def positions_read(self) -> int:
-        """Of all prompts so far; what was cached is not read."""
-
-    def limit_threads(self, count: int) -> None:
-        """Compute with this many threads at most; 0: as many as measure best."""
 
 
 class Completer:
@@ -62,21 +44,25 @@ class Completer:
 
     def __init__(
         self,
-        model: CompletionModel,
+        model: Engine,
         tokens: ModelTokenizer,
         tables: ServingTables,
         settings: Settings,
         tuned: Callable[[Settings], Settings] = lambda settings: settings,
         languages: Collection[str] | None = None,
+        server: ModelServer | None = None,
     ) -> None:
-        """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None."""
+        """`tuned` replaces default settings by those tuned for the model; it knows `languages`, or any if None.
+
+        `server` is asked for drafts, and the model only where that does not answer.
+        """
         self.model = model
+        self.server = server
         self.tokens = tokens
         self.tables = tables
         self.modules = ImportedModules(tokens.bytes_of)
         self.tuned = tuned
         self.languages = languages
-        self.others = FilesAsRead()
         if tables.live:
             weakref.finalize(self, tables.live.end)
         self.apply_settings(settings)
@@ -117,7 +103,7 @@ class Completer:
             context = replace(context, shape="line")
         first_line = context.opening
         reason = self._reason_to_skip(context, source, cursor)
-        prompt = None if reason else self.prompt(context, document)
+        prompt = None if reason else self.prompt(context)
 
         served = self.tables.serve(document, cursor)
         if not (reason or explicit or self._is_known(language)):
@@ -126,6 +112,8 @@ class Completer:
             return CompletionResult([], reason=reason, index_revision=served.revision)
 
         mixture = adjusted(served.mixture, self.settings)
+        if mixture and served.learnable:
+            mixture = mixture.watching()
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
         so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
@@ -137,7 +125,7 @@ class Completer:
 
         watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self._decode(self.model, watched, self.settings, check_step)
+        drafts = self._drafts(watched, texts, source, check_step)
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
@@ -149,6 +137,11 @@ class Completer:
         if begins_block:
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
+        if mixture and served.learnable:
+            evidence = partial(Evidence, mixture, served.learnable, watched.history)
+            completions = [
+                replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions
+            ]
         return CompletionResult(
             completions,
             limit=self.settings.drafts,
@@ -158,9 +151,10 @@ class Completer:
             read_tokens=self.model.positions_read - read_before,
             seconds=time.perf_counter() - started,
             ngrams=mixture.names if mixture else (),
-            fill_format=prompt.fill_format,
+            fill_format="" if self.is_served else prompt.fill_format,
             reason=offer.reason,
             withheld=offer.withheld,
+            instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
             index_revision=served.revision,
             opens_block=begins_block and bool(completions) and is_opening(completions[0]),
@@ -178,13 +172,13 @@ class Completer:
         check: Callable[[], None] = lambda: None,
     ) -> CompletionResult:
         """A result that opens a block, with its first completion written on to the end of that block."""
-        if not result.opens_block:
+        if not result.opens_block or self.is_served:
             return result
         started = time.perf_counter()
         source, cursor = normalize_newlines(source, cursor)
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, explicit=True)
-        texts = DraftText(self.tokens, self.prompt(context, document), context)
+        texts = DraftText(self.tokens, self.prompt(context), context)
         served = self.tables.serve(document, cursor)
         request = texts.request(adjusted(served.mixture, self.settings))
 
@@ -198,6 +192,18 @@ class Completer:
             seconds=result.seconds + time.perf_counter() - started,
             opens_block=False,
         )
+
+    def _drafts(
+        self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
+    ) -> DecodingResult:
+        """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
+        told = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
+        if told:
+            return told
+        try:
+            return self._decode(self.model, request, self.settings, check)
+        finally:
+            self.model.crop(len(request.prompt))
 
     def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
         """The names of what the n-grams for a file come from."""
@@ -215,12 +221,13 @@ class Completer:
 
         Returns how many tokens were read.
         """
+        if self.is_served:
+            return 0
         source, cursor = normalize_newlines(document.text, cursor)
         language, before = document.language, self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
-            ids = self.prompt(context, document, current=True).ids
-            self.model.prefill(ids, check)
+            self.model.prefill(self.prompt(context).ids, check)
         return self.model.positions_read - before
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
@@ -243,6 +250,11 @@ class Completer:
         return self.tables.run_idle_work(seconds)
 
     @property
+    def is_served(self) -> bool:
+        """Whether a server answers in the model's place."""
+        return self.server is not None and not self.server.problem
+
+    @property
     def index_revision(self) -> int:
         """Changes when tables or files that n-grams are counted from do."""
         return self.tables.revision
@@ -253,32 +265,9 @@ class Completer:
         available = self.model.max_positions - self.settings.max_tokens - _RESERVED_TOKENS
         return max(0, min(self.settings.context_tokens, available))
 
-    def prompt(self, context: Context, document: OpenDocument, *, current: bool = False) -> Prompt:
-        """The prompt for a context; other files take what it leaves free, in steps: typing must not move them.
-
-        Other files are as they were when they were last read, unless `current`.
-        """
-        related = self._related_files(document, current=current)
-        if related is None or context.omitted:
-            return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
-        step = max(1, self.context_budget // _SHARES)
-        left = self.context_budget - self.tokens.count(context.before) - self.tokens.count(context.read_after)
-        room = max(0, left // step * step)
-        return self.tokens.prompt(context.before, context.read_after, related, room, settled=context.settled)
-
-    def _related_files(self, document: OpenDocument, *, current: bool) -> RelatedFiles | None:
-        """What a document imports and what else is open, for models that were trained to read it."""
-        live = self.tables.live
-        if live is None or document.path is None or self.tokens.repository_format is None:
-            return None
-        if not self.settings.repository_prompt:
-            return None
-        buffer = live.buffers.get(document.name)
-        place = buffer.place if buffer else str(document.path)
-        files = [(one.name, one.text) for one in self.modules.find(document, place, live.synced.values())]
-        files += live.texts_beside(document)
-        roots = (root for table in live.synced.values() for root in table.table.roots)
-        return RelatedFiles.of(place, roots, self.others.of(files, current=current))
+    def prompt(self, context: Context) -> Prompt:
+        """The prompt for a context."""
+        return self.tokens.prompt(context.before, context.read_after, settled=context.settled)
 
     def _reason_to_skip(self, context: Context, source: str, cursor: int) -> str:
         """Why there is nothing to complete, or an empty string."""

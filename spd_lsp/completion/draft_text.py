@@ -81,7 +81,8 @@ class DraftText:
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun, left = self.prompt.begun, self.context.left.encode()
+        begun = self.prompt.begun
+        left = self.context.left.encode()
         if not left.isspace() or not begun.isspace() or not begun.endswith(left):
             return written
         lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end

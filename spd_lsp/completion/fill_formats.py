@@ -22,27 +22,6 @@ from spd_lsp.settings import NO_FILL_FORMAT
 
 
 @dataclass(frozen=True, slots=True)
-class RepositoryFormat:
-    """How a family was trained to read other files of a repository before the one that is completed.
-
-    Parts as in `FillFormat`; further texts with `{repository}`, a name, `{path}` and `{text}`.
-    """
-
-    opening: tuple[str, ...]
-    other_file: tuple[str, str]  # a token and a text
-    last_file: tuple[str, ...]  # with text right of the cursor
-    last_line: tuple[str, ...]  # without
-    source: str
-    model_types: tuple[str, ...]
-
-    @property
-    def marks(self) -> set[str]:
-        """The special tokens of this format."""
-        parts = (*self.opening, *self.other_file, *self.last_file, *self.last_line)
-        return {part for part in parts if not part.startswith("{")}
-
-
-@dataclass(frozen=True, slots=True)
 class FillFormat:
     """The prompt of a family.
 
@@ -58,7 +37,6 @@ class FillFormat:
     sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
     family_tokens: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
-    repository: RepositoryFormat | None = None  # if the family was trained with one
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
 
     @property
@@ -86,8 +64,6 @@ _SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{be
 _PREFIX_FIRST = ("<fim_prefix>", "{above}", "<fim_suffix>", "{after}", "<fim_middle>", "{recent}")
 _PIPES = ("<|fim_prefix|>", "{above}", "<|fim_suffix|>", "{after}", "<|fim_middle|>", "{recent}")
 
-_WITH_PATH = "{path}\n{text}\n"
-
 FILL_FORMATS = (
     FillFormat("starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}"), "spd_lsp/training", ("llama",)),
     FillFormat(
@@ -95,14 +71,6 @@ FILL_FORMATS = (
         _SUFFIX_FIRST,
         "StarCoder (arXiv 2305.06161) and StarCoder2 (arXiv 2402.19173): both orders, half of the texts each",
         ("gpt_bigcode", "starcoder2", "starcoder"),
-        repository=RepositoryFormat(
-            ("<repo_name>", "{repository}"),
-            ("<file_sep>", _WITH_PATH),
-            ("<file_sep>", "<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{path}\n", "{before}"),
-            ("<file_sep>", "{path}\n", "{before}"),
-            "StarCoder2 (arXiv 2402.19173), section 5.1: the path belongs to the text before the cursor",
-            ("starcoder2",),
-        ),
     ),
     FillFormat(
         "granite-code",
@@ -120,17 +88,6 @@ FILL_FORMATS = (
         ("llama",),
         {"vocab_size": 49152},
         ("<filename>",),
-        repository=RepositoryFormat(
-            (),
-            ("<filename>", _WITH_PATH),
-            (
-                *("<filename>", "{path}\n", "<fim_suffix>", "{after}"),
-                *("<fim_prefix>", "{before}", "<fim_middle>"),
-            ),
-            ("<filename>", "{path}\n", "{before}"),
-            "the model card of JetBrains/Mellum-4b-base",
-            ("llama",),
-        ),
     ),
     FillFormat("stable-code", _PREFIX_FIRST, "the model card of stabilityai/stable-code-3b", ("stablelm",)),
     FillFormat(
@@ -138,14 +95,6 @@ FILL_FORMATS = (
         _PIPES,
         "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder's README",
         ("qwen2", "qwen3_moe", "qwen3moe"),
-        repository=RepositoryFormat(
-            ("<|repo_name|>", "{repository}\n"),
-            ("<|file_sep|>", _WITH_PATH),
-            ("<|file_sep|>", "{path}\n", *_PIPES),
-            ("<|file_sep|>", "{path}\n", "{before}"),
-            "Qwen2.5-Coder Technical Report (arXiv 2409.12186) and the README of Qwen2.5-Coder",
-            ("qwen2",),
-        ),
         unlike=r"^(?!.*coder).*qwen",
     ),
     FillFormat("codegemma", _PIPES, "the model card of google/codegemma-2b", ("gemma",)),
@@ -220,15 +169,6 @@ def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[st
             "not have; set fillFormat to auto"
         )
     return chosen
-
-
-def choose_repository_format(
-    chosen: FillFormat | None, config: Mapping[str, Any], is_special: Callable[[str], bool]
-) -> RepositoryFormat | None:
-    """How a model reads other files, if it was trained to."""
-    found = chosen.repository if chosen else None
-    fits = found and config.get("model_type") in found.model_types and all(map(is_special, found.marks))
-    return found if fits else None
 
 
 def check_not_for_edits(model: str, is_special: Callable[[str], bool]) -> None:

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name
-from spd_lsp.settings import NO_MODEL, Settings
+from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.model_server import ModelServer
+
+NOT_SUPERPOSED = "superposed drafts need the model in this process"
 
 
 def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
@@ -33,8 +36,9 @@ def load_completer(
     *,
     ngrams: bool = True,
     open_model: Callable[..., Any] = open_model,
+    open_tokens: Callable[[Path, str], ModelTokenizer] | None = None,
 ) -> Completer:
-    """Make a completer from its parts."""
+    """Make a completer from its parts; several may share a model and its tokenizer."""
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
@@ -47,26 +51,39 @@ def load_completer(
     from spd_lsp.ngrams.live_index import LiveIndex
     from spd_lsp.ngrams.serving_tables import ServingTables
 
+    registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
+    server = _open_server(settings.model, registry.folder, report)
     folder = locate(settings.model, report)
-    tokens = ModelTokenizer(folder, settings.fill_format)  # checked before torch is imported
+    fill_format = "auto" if server else settings.fill_format
+    tokens = (open_tokens or ModelTokenizer)(folder, fill_format)  # checked before torch is imported
     check_not_for_edits(settings.model, tokens.is_special)
     check_vocabulary(tokens, vocabulary(folder), folder)
     PARSER_POOL.start()
     model = open_model(folder, settings.device, report)
     built_in = bundled_tables(settings.model, folder)
-    registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    languages = known_languages(folder)
+    languages = None if server else known_languages(folder)
     shipped = shipped_settings(settings.model, folder)
     tuned = partial(_with_shipped, shipped=shipped)
     if not ngrams:
-        return Completer(model, tokens, ServingTables(None, tokens.fingerprint, {}), settings, tuned, languages)
+        tables = ServingTables(None, tokens.fingerprint, {})
+        return Completer(model, tokens, tables, settings, tuned, languages, server)
     live = LiveIndex(IncrementalTokenizer(tokens))
     data = ("--data-dir", str(registry.folder.absolute()))
     rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental", "--end-with-input")
     rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
-    name = absolute_model_name(settings.model)
+    name = STARTER if server else absolute_model_name(settings.model)
     tables = ServingTables(registry, tokens.fingerprint, built_in, live, rebuilder, name)
-    return Completer(model, tokens, tables, settings, tuned, languages)
+    return Completer(model, tokens, tables, settings, tuned, languages, server)
+
+
+def _open_server(model: str, folder: Path, report: Callable[[str], None]) -> ModelServer | None:
+    """The server that a model's name is the address of, which need not answer yet."""
+    if not is_server(model):
+        return None
+    from spd_lsp.models.model_server import ModelServer, key_in
+
+    report(f"{model} is asked for whole drafts: {NOT_SUPERPOSED}")
+    return ModelServer(model, key_in(folder))
 
 
 def prepare(settings: Settings, report: Callable[[str], None]) -> None:
@@ -88,7 +105,7 @@ def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
 
 def load_stand_in(settings: Settings) -> Completer | None:
     """Make a completer without a model, which is there before another model is; None for those loaded as soon."""
-    if settings.model in (STARTER, NO_MODEL):
+    if settings.model in (STARTER, NO_MODEL) or is_server(settings.model):
         return None
     return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
 

@@ -91,6 +91,7 @@ class CompletionResult:
     fill_format: str = ""  # with which the model read what stands right of the cursor
     reason: str = ""  # why there are no completions
     withheld: int = 0  # drafts hidden because they hold a secret
+    instead: str = ""  # why the model here answered instead of its server
     problems: tuple[str, ...] = ()  # n-gram tables that could not be used, and the remedy
     index_revision: int = 0  # of all that n-grams were counted from, but for the open documents
     opens_block: bool = False  # whether the first completion is the first line of a block that can be written on

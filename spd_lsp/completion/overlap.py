@@ -58,7 +58,8 @@ def remove_overlap(text: str, after: str, left: str = "") -> str:
     last = text[-len(rest) :]
     overlaps = [len(last) - at for at, same in enumerate(_in_common(last, rest)) if at + same == len(last)]
     if overlaps:
-        excess, spare = _open_brackets(text)[0], _spare_closers(left[-MAX_LINE_REACH:], rest)
+        excess = _open_brackets(text)[0]
+        spare = _spare_closers(left[-MAX_LINE_REACH:], rest)
         excess.subtract(spare)
     for n in overlaps[:_TRIES]:
         if _stands_alone(text, rest, n, excess):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
+from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
@@ -104,6 +105,9 @@ class Completion:
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
     is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
     place: str = ""  # where it stands elsewhere, such as `shapes.py:12`; empty: not known
+    evidence: Evidence | None = field(
+        default=None, compare=False, repr=False
+    )  # what it says of weights if accepted
 
     @property
     def shown_probability(self) -> float | None:

@@ -55,7 +55,8 @@ class Pieces:
         self.of = pieces
         self.encode = encode
         self.order = self._find_order() if order is None else order
-        self._sorted, self._ids = [pieces[i] for i in self.order], self.order
+        self._sorted = [pieces[i] for i in self.order]
+        self._ids = self.order
         self._marks = np.array([i for i, piece in enumerate(pieces) if not piece], dtype=np.int64)
         self._beginning: dict[bytes, Ids] = {}
         self._neighbours: dict[tuple[Path, bytes], bool] = {}
@@ -166,7 +167,8 @@ class Spelling:
         """Return the ids that may follow those of a draft; None: any."""
         if ids not in self.nodes:
             return None
-        left, following = self.healed[len(self.pieces.spelled(ids)) :], self.ends.get(ids, b"")
+        left = self.healed[len(self.pieces.spelled(ids)) :]
+        following = self.ends.get(ids, b"")
         if not left:
             return None if following == ANY else self.pieces.beginning_with(following)
         next_ids = np.array(sorted(self.nodes[ids]), dtype=np.int64)

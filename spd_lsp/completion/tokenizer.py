@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import proxy
 
 from tokenizers import AddedToken, Tokenizer
@@ -23,17 +22,12 @@ from ngram_builders.arrays import Ids
 from ngram_builders.errors import UserError
 from ngram_builders.ngrams import TokenSpace
 from ngram_builders.table.suffix_array import Rewriting
-from spd_lsp.completion.fill_formats import choose_format, choose_repository_format, read_config
+from spd_lsp.completion.fill_formats import choose_format, read_config
 from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
 from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
 from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusal
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
 
-if TYPE_CHECKING:
-    from spd_lsp.ngrams.related_files import RelatedFiles
-
-_FILES = 32  # other files whose ids are remembered
-_RATIO = 3  # characters of a token in code, at least
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 _OPENERS = (":", "{", "(", "[")
 _BUNDLED = {"48ad8f5b3dacba0a": "7aaf23535e2c986d"}  # the starter, by the name in the headers of its tables
@@ -83,8 +77,6 @@ class ModelTokenizer:
         self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
         self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
         self.fill_format = choose_format(fill_format, config, self.is_special)
-        self.repository_format = choose_repository_format(self.fill_format, config, self.is_special)
-        self._encode_file = lru_cache(_FILES)(partial(ModelTokenizer.encode_inside, proxy(self)))  # likewise
 
     @property
     def space(self) -> TokenSpace:
@@ -142,31 +134,25 @@ class ModelTokenizer:
         """Whether an id ends a text: a special token, or one beyond the vocabulary."""
         return i in self.specials or i >= self.vocab_size
 
-    def prompt(
-        self, before: str, after: str, related: RelatedFiles | None = None, room: int = 0, *, settled: int = 0
-    ) -> Prompt:
+    def prompt(self, before: str, after: str, *, settled: int = 0) -> Prompt:
         """Lay out a prompt for the text around the cursor, ready to go on from the last whole token.
 
-        Other files come first, as many of them as there is room for, in tokens. Of `before`, so many characters
-        are `settled`: they stay while someone types. Example: before `x = pri` gives history `x =`, and drafts
-        spell ` pri`, ` print`, ` private` ...
+        Of `before`, so many characters are `settled`: they stay while someone types. Example: before `x = pri`
+        gives history `x =`, and drafts spell ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
         history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)
         behind, begun = self._whole_lines(whole, before) or (history, spelling.healed)
-        others = self._related_ids(related, room) if related and room else []
-        name = self.fill_format.name if self.fill_format and after else ""
-        parts: tuple[str, ...] = self.fill_format.parts if self.fill_format and after else ("{before}",)
-        if others and self.repository_format and related:
-            parts = self.repository_format.last_file if after else self.repository_format.last_line
-        texts = {"{path}\n": f"{related.path}\n" if related else "", "{after}": after}
+        filled = self.fill_format if after else None
         cut = self._tokens_before(history, len(before[settled:].encode()) - len(spelling.healed))
-        known = {"{before}": history, "{above}": history[:cut], "{recent}": history[cut:]}
-        ids = [*self.opening, *others]
-        for part in parts:
-            ids += known[part] if part in known else self._part_ids(part, texts)
-        # A model reads at least one token; the end of the text before is what stands before every text.
+        texts = {"{before}": history, "{above}": history[:cut], "{recent}": history[cut:]}
+        texts |= {"{after}": self.encode_inside(after)} if filled else {}
+        ids = [*self.opening]
+        for part in filled.parts if filled else ("{before}",):
+            ids += texts[part] if part in texts else [self.id_of(part)]
         levels = self._levels(before, begun)
+        name = filled.name if filled else ""
+        # A model reads at least one token; the end of the text before is what stands before every text.
         return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name, levels)
 
     def _whole_lines(self, ids: list[int], before: str) -> tuple[list[int], bytes] | None:
@@ -187,30 +173,6 @@ class ModelTokenizer:
             count -= 1
             size -= len(self.pieces[ids[count]])
         return count
-
-    def _part_ids(self, part: str, texts: Mapping[str, str]) -> Sequence[int]:
-        """The ids of a special token, or of a text that stands for a part."""
-        if not part.startswith("{"):
-            return [self.id_of(part)]
-        return self.encode_inside(texts[part])
-
-    def _related_ids(self, related: RelatedFiles, room: int) -> list[int]:
-        """The ids of other files that fit, and what stands before them; none if none fits."""
-        if (layout := self.repository_format) is None:
-            return []
-        begin: list[int] = []
-        for part in layout.opening:
-            begin += self._part_ids(part, {part: part.replace("{repository}", related.repository)})
-        left = room - len(begin) - self.count(related.path) - len(layout.last_file)
-        ids: list[int] = []
-        for path, text in related.files:
-            mark, shown = layout.other_file
-            head = _head(text, _RATIO * min(left, room // 2)).rstrip("\n")
-            own = [self.id_of(mark), *self._encode_file(shown.format(path=path, text=head))]
-            if head and len(own) <= left:
-                left -= len(own)
-                ids += own
-        return begin + ids if ids else []
 
     def _levels(self, before: str, begun: bytes) -> list[Rewriting]:
         """The levels of indentation next to that of a text."""
@@ -279,11 +241,6 @@ def size(tokenizer: Tokenizer, text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
     except BaseException as error:
         raise refusal(error) from None
-
-
-def _head(text: str, limit: int) -> str:
-    """The first lines of a text, of this many characters at most."""
-    return text if len(text) <= limit else text[: text.rfind("\n", 0, max(0, limit)) + 1]
 
 
 def is_indented(before: str) -> bool:

@@ -38,15 +38,23 @@ _MAX_READ = 3  # drafts of one length, however many are wanted
 
 
 def best_first(
-    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None] = lambda: None
+    model: Model,
+    request: DecodingRequest,
+    settings: Settings,
+    check: Callable[[], None] = lambda: None,
+    *,
+    read_all: bool = False,
 ) -> DecodingResult:
-    """Return the best k drafts. `check` is called before each pass and may raise to cancel."""
+    """Return the best k drafts. `check` is called before each pass and may raise to cancel.
+
+    read_all: where passes cost nothing, and no draft need borrow.
+    """
     check()
     search = _Search(request, settings)
     logits = model.prefill(request.prompt, check)  # [V]
     search.add(first_drafts(logits, request, settings, width=2 * settings.drafts))
     while (draft := search.pop()) is not None:
-        if search.is_worth_reading(draft):
+        if read_all or search.is_worth_reading(draft):
             check()
             search.read.append(Read(draft, model.read_draft(draft.ids)))
         lender = search.lender(draft)

@@ -16,7 +16,10 @@ from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
+from spd_lsp.models.logits import top
 from spd_lsp.settings import Settings
+
+_LIKELIER = 2.0  # than the tokens of which nothing was told
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
@@ -35,6 +38,8 @@ def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
 
 def decoder_for(model: object, settings: Settings) -> DecodingFunction:
     """Return the decoder that the settings name; where no model predicts, n-grams alone are asked, at no pass."""
+    if getattr(model, "was_told", False):
+        return partial(_decode_alone, partial(best_first, read_all=True))
     chosen = best_first if settings.decoder == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
 
@@ -42,7 +47,7 @@ def decoder_for(model: object, settings: Settings) -> DecodingFunction:
 def _decode_alone(
     decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Decode where all logits are alike, but for the end of text's, which is the largest."""
+    """Decode where all logits are alike, but for the end of text's, and those of what a server told, if any."""
     known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
     request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)
@@ -51,7 +56,7 @@ def _decode_alone(
 
 @dataclass(frozen=True, slots=True)
 class _KnownAlone:
-    """N-grams alone, as `Interpolation`: a draft ends where they know nothing."""
+    """N-grams and what was told, as `Interpolation`: a draft ends where neither knows anything."""
 
     ngrams: Interpolation | None
     end_of_text: int
@@ -72,10 +77,15 @@ class _KnownAlone:
         return np.empty(0, np.int64) if self.ngrams is None else self.ngrams.successors(histories, n)
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
-        """Without tokens that no history's n-grams know."""
-        nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
+        """Without tokens that no history's n-grams know, and that are no likelier than any other."""
+        floor = _LIKELIER * p[p >= 0].min(initial=1.0)
         if self.ngrams is None:
-            return nothing
-        candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
-        known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
+            candidates = top(p, n)
+            p_f = np.broadcast_to(p[candidates], (len(histories), len(candidates)))
+            known = p[candidates] > floor
+        else:
+            candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
+            known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
+            known |= p[candidates] > floor
+        nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
         return (candidates[known], p_f[:, known]) if known.any() else nothing

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+
+from ngram_builders.arrays import Floats
 from spd_lsp.evaluation.commands import open_quality_run
 from spd_lsp.evaluation.quality.arms import FULL, Arm
 from spd_lsp.evaluation.quality.held_out_ngrams import AddedTable
 from spd_lsp.evaluation.quality.metrics import keystrokes_saved
 from spd_lsp.evaluation.quality.store import Record
+from spd_lsp.models.base import Engine
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.output.progress import ReportProgress, format_count
 
@@ -79,11 +83,37 @@ class TableComparison:
         return f"{arm} harms {place}: {target}, number {before + 1} without it, {now}; number 1 is {first}"
 
 
+class _SharedReads:
+    """A model that reads no draft of a prompt twice: with most tables and weights, most drafts are the same."""
+
+    def __init__(self, model: Engine) -> None:
+        self.model = model
+        self.prompt: Sequence[int] = ()
+        self.logits: Floats = np.empty(0)
+        self.read: dict[tuple[int, ...], Floats] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
+        """The logits after a prompt, which is read unless it is the last one."""
+        if tuple(ids) != self.prompt:
+            self.logits, self.prompt, self.read = self.model.prefill(ids, check), tuple(ids), {}
+        return np.array(self.logits)
+
+    def read_draft(self, draft: tuple[int, ...]) -> Floats:
+        """The logits after a draft, which is read unless another arm has had it read."""
+        if draft not in self.read:
+            self.read[draft] = self.model.read_draft(draft)
+        return np.array(self.read[draft])
+
+
 def compare_tables(
     folder: Path, added: Sequence[AddedTable], options: dict[str, Any], places: int, report: ReportProgress
 ) -> TableComparison:
     """Complete at places in a folder without tables and with each; raise UserError if there is no code."""
     run = open_quality_run([folder], options, report, lambda text: None, may_leak=True)
+    run.runner.model = cast(Engine, _SharedReads(run.runner.model))
     decoder = run.runner.completer.settings.decoder
     arms = [Arm(label, decoder, label, {}) for label in (FULL, *(table.label for table in added))]
     examples = run.primary_examples(places)

@@ -74,7 +74,7 @@ class App:
             read = await _unless_gone(request, self.completions.read_ahead(wanted))
             return JSONResponse({"content": "", "stop": True, "tokens_evaluated": read, "tokens_predicted": 0})
         answer = await _unless_gone(request, self.completions.complete(wanted))
-        self.metrics.note_answer(answer)
+        self.metrics.note_answer(answer.found, len(answer.alternatives))
         answers = infill.answers(answer, fields, self.model)
         if fields.flag("stream"):
             return Response(infill.events(answers), media_type=_EVENTS)
@@ -84,7 +84,7 @@ class App:
         """OpenAI's completions."""
         fields = await _fields(request)
         answer = await _unless_gone(request, self.completions.complete(openai.wanted_of(fields)))
-        self.metrics.note_answer(answer)
+        self.metrics.note_answer(answer.found, len(answer.alternatives))
         completion = openai.completion(answer, fields, self.model)
         if fields.flag("stream"):
             return Response(openai.events(completion, fields), media_type=_EVENTS)

@@ -33,7 +33,8 @@ class OpenFiles:
         closed = {name: DocumentChange(None, saved=False) for name in self._texts.keys() - texts.keys()}
         changed = {name: text for name, text in texts.items() if self._texts.get(name) != text}
         for name, text in changed.items():
-            known, new = self._lines.pop(name, set()), _telling_lines(text)
+            known = self._lines.pop(name, set())
+            new = _telling_lines(text)
             self._lines[name] = known | new if len(known) < _MAX_LINES else new
         self._lines = dict(list(self._lines.items())[-_MAX_REMEMBERED:])
         self._texts = texts

@@ -46,7 +46,8 @@ def wanted_of(fields: Fields) -> Wanted:
 def completion(answer: Answer, fields: Fields, model: str) -> dict[str, Any]:
     """The answer; a text that is empty if there is none."""
     alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    prompt, written = answer.found.prompt_tokens, sum(one.tokens for one in alternatives)
+    prompt = answer.found.prompt_tokens
+    written = sum(one.tokens for one in alternatives)
     with_logprobs = fields.values.get("logprobs") not in (None, False)
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",

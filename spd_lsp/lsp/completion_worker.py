@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ngram_builders.errors import UserError
+from ngram_builders.registry.learnt_weights import Lesson, add_learnt_weight
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled
 from spd_lsp.lsp.status import LOADING
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.output.safe_logging import safe_traceback, user_message
-from spd_lsp.settings import NO_MODEL, Settings
+from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -96,6 +99,9 @@ class CompletionWorker:
         self.executor = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp-loader")
         self.changes = DocumentChanges()
+        self.accepted: deque[Iterator[Lesson | None]] = (
+            deque()
+        )  # to learn from, step by step; each put and pop is atomic
         self.loaded_settings: Settings | None = None  # of the last completer that could be loaded
         self._make_completer = load
         self._make_stand_in = stand_in
@@ -152,7 +158,9 @@ class CompletionWorker:
     def _is_small(self) -> bool:
         """Whether the loaded model, if any, hardly needs memory; two large ones at once may not fit."""
         loaded = self.loaded_settings
-        return not self.has_model or loaded is None or loaded.model in (STARTER, NO_MODEL)
+        return (
+            not self.has_model or loaded is None or loaded.model in (STARTER, NO_MODEL) or is_server(loaded.model)
+        )
 
     def _stand_in(self, settings: Settings) -> None:
         """Let go of the completer."""
@@ -268,7 +276,20 @@ class CompletionWorker:
         if (completer := self._completer) is None:
             return False
         self._update_index(completer)
-        return completer.run_idle_work(seconds)
+        more = completer.run_idle_work(seconds)
+        if self.accepted and not more:
+            self._learn(completer)
+        return more or bool(self.accepted)
+
+    def _learn(self, completer: Completer) -> None:
+        """Take a step of learning from what was accepted; another thread writes it, as disks may be slow."""
+        try:
+            lesson = next(self.accepted[0])
+        except StopIteration:
+            self.accepted.popleft()
+        else:
+            if lesson and (registry := completer.tables.registry):
+                self._loader.submit(_write_learnt, registry.folder, lesson)
 
     def _update_index(self, completer: Completer, active: str = "") -> None:
         completer.update_documents(self.changes.drain(), active)
@@ -280,6 +301,14 @@ class CompletionWorker:
         for executor in (self._loader, self.executor):
             executor.shutdown(wait=False, cancel_futures=True)
         self._completer = None
+
+
+def _write_learnt(registry: Path, lesson: Lesson) -> None:
+    """Add to what was learnt; where it cannot be written it is lost."""
+    try:
+        add_learnt_weight(registry, *lesson)
+    except (OSError, UserError) as error:
+        log.debug("no weights are learnt: %s", error)
 
 
 def _document(request: CompletionRequest) -> OpenDocument:

@@ -18,9 +18,9 @@ from spd_lsp.completion.exclusions import OFF
 from spd_lsp.lsp.options import SECTION, needs_reload, with_model_of
 from spd_lsp.lsp.protocol import WorkDoneProgress, reply_or_none
 from spd_lsp.lsp.request_scheduler import CancellationToken, CancelReason
-from spd_lsp.lsp.status import LOADING, READY, Status
+from spd_lsp.lsp.status import LOADING, READY, SERVED, Status
 from spd_lsp.models.checkpoint.hub import STARTER
-from spd_lsp.settings import Settings
+from spd_lsp.settings import Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.lsp.server import SpdServer
@@ -104,7 +104,8 @@ async def _reload(ls: SpdServer) -> None:
             else:
                 problem = await ls.worker.load(fallback, report, cancel)
     if cancel.reason is None:
-        ls.status = Status("error", problem) if problem else Status("normal", READY, problem=instead)
+        ready = SERVED if is_server((ls.worker.loaded_settings or ls.settings).model) else READY
+        ls.status = Status("error", problem) if problem else Status("normal", ready, problem=instead)
         ls.show_once(problem)
         ls.recent.clear()  # answers of what stood in
         if ls.settings != ls.model_settings:  # changed meanwhile

@@ -41,7 +41,7 @@ _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes wh
 _REVISIONS = itertools.count()
 
 
-def line_starts(text: str) -> list[int]:
+def _line_starts(text: str) -> list[int]:
     """Offset of each line's first character. Example: "a\\r\\nb\\fc\\n" -> [0, 3, 7]."""
     if "\r" in text:
         return [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
@@ -49,18 +49,18 @@ def line_starts(text: str) -> list[int]:
     return [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
 
 
-def count_units(text: str, encoding: str) -> int:
+def _count_units(text: str, encoding: str) -> int:
     """The number of code units of a text. Example: "x😀" -> 5 in utf-8, 3 in utf-16, 2 in utf-32."""
     codec, unit_bytes = _CODECS[encoding]
     return len(text) if text.isascii() else len(text.encode(codec, "surrogatepass")) // unit_bytes
 
 
-def index_after_units(line: str, count: int, encoding: str) -> int:
+def _index_after_units(line: str, count: int, encoding: str) -> int:
     """The index of the character after this many code units. Example: ("x😀y", 3, "utf-16") -> 2."""
     if line.isascii():
         return min(count, len(line))
     for index, char in enumerate(line):
-        count -= count_units(char, encoding)
+        count -= _count_units(char, encoding)
         if count < 0:
             return index
     return len(line)
@@ -146,7 +146,7 @@ class LspDocument(TextDocument):
     def starts(self) -> list[int]:
         """Offset of each line's first character."""
         if self._starts is None:
-            self._starts = line_starts(self._text)
+            self._starts = _line_starts(self._text)
         return self._starts
 
     def line_bounds(self, number: int) -> tuple[int, int]:
@@ -162,13 +162,13 @@ class LspDocument(TextDocument):
         if client_position.line >= len(self.starts):
             return len(self._text)
         start, end = self.line_bounds(client_position.line)
-        return start + index_after_units(self._text[start:end], client_position.character, self._encoding)
+        return start + _index_after_units(self._text[start:end], client_position.character, self._encoding)
 
     def client_position_at_offset(self, offset: int) -> types.Position:
         """The position in the client's units."""
         number = bisect.bisect_right(self.starts, offset) - 1
         start, end = self.line_bounds(number)
-        return types.Position(number, count_units(self._text[start : min(offset, end)], self._encoding))
+        return types.Position(number, _count_units(self._text[start : min(offset, end)], self._encoding))
 
     def cursor_line(self, cursor: int) -> CursorLine:
         """What completion items need to know about the cursor's line."""
@@ -270,7 +270,8 @@ class LspWorkspace(Workspace):
 
         A notebook's is named after its first cell.
         """
-        notebook, language = self.get_notebook_document(cell_uri=document.uri), document.language_id or None
+        notebook = self.get_notebook_document(cell_uri=document.uri)
+        language = document.language_id or None
         if notebook is None:
             return OpenDocument(document.uri, document.file, language, document.source), 0
         cells = self.parts(document)

@@ -59,7 +59,8 @@ class Configuration:
             if options:  # Lua encodes an empty object as an empty list
                 self.problems.append(f"settings must be an object, not {type(options).__name__}; ignored")
             return dict(before) if options else {}
-        used, refused = self.merged(), []
+        used = self.merged()
+        refused = []
         valid: dict[str, Any] = {}
         for key, value in _flattened(options):
             name = field_name(key)

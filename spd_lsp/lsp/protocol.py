@@ -72,7 +72,8 @@ class SpdProtocol(LanguageServerProtocol):
 
     def install_workspace(self) -> None:
         """Replace the workspace that pygls made at `initialize` by our own."""
-        old, sync = self.workspace, self._server._text_document_sync_kind
+        old = self.workspace
+        sync = self._server._text_document_sync_kind
         self._workspace = LspWorkspace(old.root_uri, sync, list(old.folders.values()), old.position_encoding)
 
     def get_message_type(self, method: str) -> type[Any] | None:  # type: ignore[override]  # pygls's is cached
@@ -97,7 +98,8 @@ class SpdProtocol(LanguageServerProtocol):
             error = JsonRpcInvalidRequest("the method must be a string, and the id a string or a number")
             return MalformedMessage(msg_id, method if is_name else "", error, raw_id is not None)
         try:
-            params, message = data.get("params"), self._converter.structure(data, self._message_type(data))
+            params = data.get("params")
+            message = self._converter.structure(data, self._message_type(data))
             if isinstance(message, (JsonRPCNotification, JsonRPCRequestMessage)):
                 message.params = params  # pygls replaces objects by named tuples, which loses keys
             return message
@@ -235,7 +237,8 @@ class WorkDoneProgress:
 
     def _begin(self) -> None:
         """Open the display. What can be cancelled shows a share from the start."""
-        display, cancel = self._ls.work_done_progress, self._cancel
+        display = self._ls.work_done_progress
+        cancel = self._cancel
         if cancel:
             display.tokens[self._token].add_done_callback(lambda future: future.cancelled() and cancel())
         begin = types.WorkDoneProgressBegin(

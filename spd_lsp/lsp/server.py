@@ -27,12 +27,18 @@ from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, mer
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
-from spd_lsp.lsp.idle_work import IdleWorker, Prefetcher
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.next_edits import NextEdits, read_closed
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
+from spd_lsp.lsp.request_scheduler import (
+    CancellationToken,
+    Cancelled,
+    CancelReason,
+    IdleWorker,
+    Prefetcher,
+    RequestScheduler,
+)
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Accepted, Usage, add_counts
 from spd_lsp.ngrams.file_sync import real_path
@@ -43,10 +49,12 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
     from spd_lsp.completion.ranking import Completion
+    from spd_lsp.ngrams.weight_learning import Evidence
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 _MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
 _KEPT_SECONDS = 60.0  # from acceptance until it is looked whether the text still stands
+_MAX_OFFERED = 32  # completions that may still be accepted
 _SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
@@ -74,6 +82,8 @@ class SpdServer(LanguageServer):
         self.next_edits = NextEdits()
         self.client = ItemCapabilities()
         self.usage = Usage()
+        self.offered: dict[int, Evidence] = {}  # by number, until an editor says which it inserted
+        self.on_answer: Callable[[CompletionResult, int], None] = lambda result, completions: None
         self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
         self.kept_timers: list[asyncio.TimerHandle] = []
         self.snoozes_until = 0.0
@@ -150,8 +160,13 @@ class SpdServer(LanguageServer):
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
         self.usage.offers.append((request, result))
+        self.on_answer(result, len(result.completions))
         self.save_usage_soon()
-        for problem in result.problems:
+        self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}
+        for number in list(self.offered)[:-_MAX_OFFERED]:
+            del self.offered[number]
+        instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
+        for problem in (*instead, *result.problems):
             self.show_once(problem, types.MessageType.Warning)
         return result.completions
 
@@ -163,6 +178,10 @@ class SpdServer(LanguageServer):
             self.kept_timers = [*waiting, loop.call_later(_KEPT_SECONDS, self.look_for_accepted, found)]
             self.kept_timers.append(loop.call_later(_KEPT_SECONDS, self.save_usage_soon))
         self.save_usage_soon()
+        number = accepted[3] if len(accepted) > 3 and isinstance(accepted[3], int) else 0
+        if (evidence := self.offered.pop(number, None)) is not None:
+            self.worker.accepted.append(evidence.learn())
+            self.idle_worker.wake()
 
     def look_for_accepted(self, *accepted: Accepted) -> None:
         """Count which of these are kept; of documents that were closed that is not known."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spd_lsp.completion.exclusions import OFF
+from spd_lsp.completion.loading import NOT_SUPERPOSED
 from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 LOADING = "the model is loading"
 READY = "the model is ready"
+SERVED = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
 COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
 
 
@@ -45,7 +47,7 @@ class Status:
             "kind": self.kind,
             "message": printable(self.message) if settings.enabled else OFF,
             "reason": printable(self._too_slow() if self.reason == COMPUTING else self.reason),
-            "problem": printable(self.problem),
+            "problem": printable(self.problem or (self.last.instead if self.last else "")),
             "model": printable(model),
             "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
             "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,

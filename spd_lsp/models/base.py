@@ -18,13 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.models.threads import ThreadCountTuner
 
 CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
 MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
-_SCORED_CHUNK = 128  # tokens whose logits are all computed in one pass
-MAX_CACHED_PROMPTS = 4  # as many files as one switches between
 _WHOLE = np.ones(1)  # of a token that is not mixed with others
 _MAX_DROPPED = (
     64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
@@ -105,6 +102,7 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     predicts = True  # whether it says anything at all: see `no_model.py`
+    most_prompts = 4  # that stay cached: as many files as one switches between
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
 
     def __init__(self) -> None:
@@ -140,6 +138,9 @@ class Engine(ABC):
     def use_threads(self, tuner: ThreadCountTuner) -> None:
         """Compute with as many threads as this chooses by what it is told."""
         self.threads, self.on_step, self.before_chunk = tuner, tuner.note_step, tuner.look_around
+
+    def release_memory(self) -> None:  # noqa: B027, few engines hold such
+        """Give back what was needed for prompts that are not cached any more."""
 
     def limit_threads(self, count: int) -> None:
         """Compute with this many threads at most; 0: as many as measure best."""
@@ -213,20 +214,6 @@ class Engine(ABC):
         assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
         return self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
 
-    def token_probabilities(self, ids: Sequence[int]) -> Floats:
-        """The probability of each id but the first, given those before it, and of the likeliest one there.
-
-        No prompt is cached. [2, T - 1].
-        """
-        cache = self.new_cache()
-        parts = [np.empty((2, 0))]
-        for start in range(0, len(ids) - 1, _SCORED_CHUNK):
-            log_p = log_softmax(self.forward_ids([ids[start : start + _SCORED_CHUNK]], cache)[0])
-            following = ids[start + 1 : start + _SCORED_CHUNK + 1]
-            log_p = log_p[: len(following)]
-            parts.append(np.stack([log_p[np.arange(len(following)), list(following)], log_p.max(axis=1)]))
-        return np.asarray(np.exp(np.concatenate(parts, axis=1)))
-
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""
         self._forget_drafts()
@@ -248,7 +235,7 @@ class Engine(ABC):
         prompt = self.prompts[lengths.index(length)]
         if 2 * length < len(prompt.ids) or length < len(prompt.ids) - _MAX_DROPPED:
             prompt = CachedPrompt(prompt.cache.fork(length), ids[:length])
-            del self.prompts[: max(0, len(self.prompts) - MAX_CACHED_PROMPTS + 1)]
+            del self.prompts[: max(0, len(self.prompts) - self.most_prompts + 1)]
         else:
             self.prompts.remove(prompt)
         self.prompts.append(prompt)

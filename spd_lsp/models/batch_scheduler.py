@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
 
 _MAX_BATCH = 32  # forward inputs
+_MAX_PROMPTS = 16  # that all sessions keep cached; at least one each
 _MAX_WAIT = 0.02  # seconds for requests that are choosing their next tokens
 
 
@@ -42,6 +44,11 @@ class BatchedEngine(Engine):
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
         super().__init__()
 
+    @property
+    def most_prompts(self) -> int:  # type: ignore[override]
+        """As in `Engine`; what all sessions keep together is bounded, too."""
+        return max(1, min(Engine.most_prompts, _MAX_PROMPTS // len(self.scheduler.engines)))
+
     def new_cache(self) -> Any:
         """As in `Engine`."""
         return self.scheduler.engine.new_cache()
@@ -61,6 +68,7 @@ class BatchScheduler:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.engines: weakref.WeakSet[BatchedEngine] = weakref.WeakSet()
         self.changed = threading.Condition()
         self.queue: list[QueuedInput] = []
         self.expected: set[BatchedEngine] = set()  # in the last batch, and likely to be back soon
@@ -71,7 +79,9 @@ class BatchScheduler:
 
     def new_engine(self) -> BatchedEngine:
         """An engine for one request at a time."""
-        return BatchedEngine(self)
+        engine = BatchedEngine(self)
+        self.engines.add(engine)
+        return engine
 
     def submit(self, queued: QueuedInput) -> Future[Floats]:
         """Queue an input; errors of its computation are raised by the future."""

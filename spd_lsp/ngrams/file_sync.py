@@ -29,6 +29,7 @@ NAME = re.compile(r"[^\W\d]\w{2,}")
 State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 _MAX_DISK_SHARE = 0.5  # of an overlay's capacity for files changed on disk; the rest is for open ones
+_MAX_NEAR_SHARE = 0.75  # with those that open documents import: others may have filled theirs before git was done
 _FILES_PER_STEP = 64  # files checked between two pauses of a scan
 MAX_DRIFT = 100_000  # n-grams in the overlay from which a rebuild is due; below, it costs next to nothing
 _MAX_CHANGED_FILES = 50  # or files
@@ -139,7 +140,9 @@ class TableSync:
         """Find out which files changed on disk, in small steps with a pause between them; `learn` counts them."""
         self.inclusion.clear()
         self.checkout = self._checkout()
-        missing, unreadable, changed = dict.fromkeys(self.states), [], dict.fromkeys(self.hidden)
+        missing = dict.fromkeys(self.states)
+        unreadable = []
+        changed = dict.fromkeys(self.hidden)
         for root in self.table.roots:
             for number, (path, verdict) in enumerate(walk_sources(str(root), self.selection)):
                 if number % _FILES_PER_STEP == 0:
@@ -155,13 +158,16 @@ class TableSync:
         self._note(list(changed), gone)
 
     def learn(self) -> Iterator[None]:
-        """Count the files that changed, in small steps; nothing more once the overlay is full.
+        """Count the files that changed, in small steps; once the overlay is full, only what is imported.
 
         First what is imported where someone works, and so many others that it is known whether a rebuild is due.
         """
         near = [path for path in self.imported(self.states.keys() | self.unread) if path in self.unread]
         others = sorted(self.unread.difference(near))
-        yield from self._sync_files([*near, *others[: _MAX_CHANGED_FILES + 1]])
+        for path in near:
+            yield from self.sync_file(path, _MAX_NEAR_SHARE)
+            yield
+        yield from self._sync_files(others[: _MAX_CHANGED_FILES + 1])
         yield from self.find_gone_names()
         yield from self._sync_files(others[_MAX_CHANGED_FILES + 1 :])
         for path in sorted(self.hidden):  # last: a deleted file is all of it to be subtracted
@@ -220,7 +226,7 @@ class TableSync:
             yield from self.sync_file(path)
         yield
 
-    def sync_file(self, path: str) -> Iterator[None]:
+    def sync_file(self, path: str, share: float = _MAX_DISK_SHARE) -> Iterator[None]:
         """Count what a file says now, with pauses while a long one is read; an open one is left to its buffer."""
         if self.is_open(path):
             self.unread.discard(path)
@@ -233,7 +239,7 @@ class TableSync:
         except OSError:
             return
         if not self.is_open(path):
-            self._apply(path, state, document)
+            self._apply(path, state, document, share)
 
     def document(self, path: str) -> Generator[None, None, CountedText | None]:
         """A file's text as ids; None if it is no source."""
@@ -256,10 +262,12 @@ class TableSync:
         streams = self.ledger.streams_of(path)
         return self.tokenizer.from_ids(streams[0][1:-1]) if streams else None
 
-    def _apply(self, path: str, state: State | None, document: CountedText | None) -> None:
-        """Count a file as it is now, if the overlay has room for it."""
+    def _apply(
+        self, path: str, state: State | None, document: CountedText | None, share: float = _MAX_DISK_SHARE
+    ) -> None:
+        """Count a file as it is now, if this share of the overlay has room for it."""
         before = self.ledger.keys.get(path)
-        if self.ledger.put(path, document, share=_MAX_DISK_SHARE):
+        if self.ledger.put(path, document, share=share):
             self.states.pop(path, None)
             self.refused.pop(path, None)
             if state is not None:

@@ -85,9 +85,10 @@ class FollowedTables:
         self.reported.update(self.synced)
 
     def due_scans(self) -> list[Steps]:
-        """Return the scans that are due: after a while, or as git has changed files."""
+        """Return the scans that are due: after a while, or as git has changed files, once it is done with them."""
         now = monotonic()
-        return [self._scan(name) for name, sync in self.synced.items() if self._is_due(name, sync, now)]
+        due = [name for name, sync in self.synced.items() if self._is_due(name, sync, now)]
+        return [self._scan(name) for name in due if not self.synced[name].is_being_changed]
 
     def _is_unknown_and_due(self, name: str) -> bool:
         return name not in self.synced and self.due[name].latest <= monotonic()

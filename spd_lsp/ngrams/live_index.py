@@ -46,7 +46,6 @@ _MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 
 _MAX_FILES_IMMEDIATE = 8  # changed on disk and counted before a completion
 _MAX_FILES_APART = 100  # changed on disk and looked at one by one; more take longer than a scan
 _MAX_IMPORTING = 8  # open documents whose imports come first
-_MAX_BESIDE = 32  # open documents that a model may read beside one
 
 
 @dataclass(slots=True)
@@ -133,14 +132,6 @@ class LiveIndex:
     def is_gone(self, name: str) -> bool:
         """Whether only outdated texts have a name, and no open document."""
         return any(sync.gone_names.has(name) for sync in self.synced.values()) and not self.names.has(name)
-
-    def texts_beside(self, document: OpenDocument) -> list[tuple[str, str]]:
-        """Return the files and texts, secrets masked, of the documents in its language that were opened last."""
-        others = (one for name, one in reversed(self.buffers.items()) if name != document.name)
-        alike = (one for one in others if one.opened.language == document.language)
-        read = ((one.place, one.encoded) for one in alike if one.encoded is not None)
-        found = [(place, encoded.data.decode(errors="replace")) for place, encoded in islice(read, _MAX_BESIDE)]
-        return found[::-1]
 
     def columns(self, table: NgramTable, read: Read) -> tuple[Columns, ...]:
         """Return the counts of what changed since a table was built; `read` returns the table's contents."""

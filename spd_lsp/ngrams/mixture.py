@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from ngram_builders.arrays import F64, Floats, Ids
 from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.table.format import Columns
-from ngram_builders.table.order_weights import OrderWeights, expand_order_weights
+from ngram_builders.table.order_weights import expand_order_weights
 from ngram_builders.table.query import open_query
 from ngram_builders.table.suffix_array import Occurrence, Rewriting, SearchedTexts, find_occurrences
 from spd_lsp.settings import Settings
@@ -28,7 +29,7 @@ MAX_CONTEXT = HIGHEST_ORDER - 1  # tokens of context
 PAPER_LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # of orders 2 ... 6, appendix B of the paper
 # Weight of each n-gram order beside a model that is sure of nothing (`doubt` 1), one row for each longest matched
 # context. Fitted by expectation maximisation beside the starter, on packages that neither it nor any table had
-# seen, before there was doubt; `spd-lsp ngrams tune` fits others, and knows of it.
+# seen, before there was doubt; fitted to other models or repositories they gained 2 % of perplexity at most.
 ORDER_WEIGHTS = (
     (0.089,),
     (0.048, 0.090),
@@ -39,6 +40,14 @@ ORDER_WEIGHTS = (
 _TINY = 1e-300
 
 
+class _Said(NamedTuple):
+    """What a model said at a place."""
+
+    ids: Ids  # candidates [C]
+    p: Floats  # of each [C]
+    top: float  # of the likeliest token
+
+
 class Mixture:
     """A weighted mixture of pools of counts; calling it gives p_ngram. Counts within a pool are summed."""
 
@@ -47,24 +56,42 @@ class Mixture:
         pools: Sequence[Sequence[Columns]],
         weights: Sequence[float],
         names: Sequence[str] = (),
-        order_weights: Sequence[OrderWeights] = (ORDER_WEIGHTS,),
         texts: Sequence[SearchedTexts] = (),
     ) -> None:
-        """`order_weights`: of each pool, or one for all."""
         self.texts = texts
+        self.pools, self.weights = pools, tuple(weights)
         self.query = open_query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
         self.names = tuple(names)
-        expanded = [expand_order_weights(rows) for rows in order_weights]
-        of_pools = zip(weights, expanded if len(expanded) > 1 else expanded * len(weights), strict=True)
-        self.order_weights = np.stack([rows for weight, rows in of_pools if weight > 0] or expanded)  # [W, M, N]
+        self.order_weights = expand_order_weights(ORDER_WEIGHTS)  # [M, N]
         self.reach = MAX_CONTEXT
+        self._said: dict[tuple[int, ...], _Said] | None = None
+
+    def watching(self) -> Mixture:
+        """Return the mixture such that it remembers what the model says where `mix_top` is called."""
+        other = copy(self)
+        other._said = {}
+        return other
+
+    def said_after(self, history: tuple[int, ...], token: int) -> tuple[float, float] | None:
+        """Return the model's probabilities of a token and of the likeliest one, if they are remembered."""
+        said = (self._said or {}).get(history)
+        if said is None or token not in said.ids:
+            return None
+        return float(said.p[said.ids == token][0]), said.top
+
+    def reweighted(self, pool: int, weight: float) -> Mixture:
+        """Return the mixture with another weight for one of its pools; the texts are not searched by it."""
+        other = copy(self)
+        other.weights = (*self.weights[:pool], weight, *self.weights[pool + 1 :])
+        other.query = open_query(self.pools, [one / DEFAULT_WEIGHT for one in other.weights])
+        return other
 
     def adjusted(self, factor: float, longest: int) -> Mixture:
         """Return the mixture with `factor` times the odds against the model, and n-grams of `longest` at most."""
         if factor == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
-        other.order_weights = scale_odds(self.order_weights, factor)
+        other.order_weights = _scale_odds(self.order_weights, factor)
         other.reach = longest - 1
         return other
 
@@ -93,8 +120,8 @@ class Mixture:
     def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
         """p <- (1 - sum_n w[m, n]) p + sum_n w[m, n] p_n, m the highest order seen of a history.
 
-        Candidates each once; p [C] or [K, C] -> [K, C]. Where pools have order weights of their own, w is the mean
-        of those that have seen m. The odds of w are multiplied by the model's `doubt`, which the largest p says.
+        Candidates each once; p [C] or [K, C] -> [K, C]. The odds of w are multiplied by the model's `doubt`, which
+        the largest p says.
         Pools of less than the usual weight together have that much less of a say: see `trust` and `Query.mix`.
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .133.
@@ -115,12 +142,16 @@ class Mixture:
         Where p is below 0 a token may not follow.
         """
         p = np.ascontiguousarray(p, dtype=np.float32)
-        top = p.max(initial=0.0) / max(np.maximum(p, 0).sum(), _TINY)
-        return self.query.mix_candidates(self.contexts(histories), p, n, self._doubted_weights(top))
+        top = float(p.max(initial=0.0) / max(np.maximum(p, 0).sum(), _TINY))
+        ids, mixed = self.query.mix_candidates(self.contexts(histories), p, n, self._doubted_weights(top))
+        if self._said is not None:
+            said = _Said(ids, p[ids], top)
+            self._said.update((tuple(map(int, history)), said) for history in histories)
+        return ids, mixed
 
     def _doubted_weights(self, top: npt.ArrayLike) -> F64:
-        """The order weights beside a model whose likeliest token has this probability. [W, M, N]"""
-        return scale_odds(self.order_weights, float(doubt(top)))
+        """The order weights beside a model whose likeliest token has this probability. [M, N]"""
+        return _scale_odds(self.order_weights, float(doubt(top)))
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
@@ -130,16 +161,16 @@ class Mixture:
         p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
         return p_n, (matched > 0).astype(float)
 
-    def decided(self, history: Histories, pools: Sequence[Sequence[Columns]]) -> list[float]:
-        """Return the share of each pool of weight above 0 in `mix`, beside a model that is sure of nothing."""
-        contexts, weights = self.contexts(history), np.array([pool.weight for pool in self.query.pools])
+    def decided(self, history: Histories) -> list[float]:
+        """Return the share of each pool in `mix`, beside a model that is sure of nothing."""
+        contexts, weights = self.contexts(history), np.array(self.weights) / DEFAULT_WEIGHT
         none = np.empty(0, dtype=np.int64)
-        seen = [open_query([pool], [1.0]).probabilities(contexts, none)[1][0] for pool in pools]
+        seen = [open_query([pool], [1.0]).probabilities(contexts, none)[1][0] for pool in self.pools]
         known = np.array(seen) * weights[:, None]  # [W, N]
         matched = known.sum(axis=0)
         given = np.maximum.accumulate(np.minimum(matched, 1)[::-1])[::-1]
         shares = known / np.maximum(matched, _TINY)
-        row = np.einsum("m,wm,wmn->n", given - np.append(given[1:], 0), shares, self.order_weights[:, 1:])
+        row = np.einsum("m,mn->n", given - np.append(given[1:], 0), self.order_weights[1:])
         decided: list[float] = (shares @ row).tolist()
         return decided
 
@@ -148,7 +179,7 @@ class Mixture:
         return self.query.successors(self.contexts(histories), n)
 
 
-def scale_odds(weights: F64, factor: float) -> F64:
+def _scale_odds(weights: F64, factor: float) -> F64:
     """Return order weights [..., O] with their odds against the base times `factor`, at least 0.
 
     Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.

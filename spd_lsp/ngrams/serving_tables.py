@@ -12,20 +12,20 @@ from pathlib import Path, PurePath
 
 from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
-from ngram_builders.registry.fitted_weights import read_fitted_weights
+from ngram_builders.registry.learnt_weights import LEARNT_FILE
 from ngram_builders.registry.model_match import covering_tables, mismatch_message
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, NgramTable, file_stamp, trust
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import closest_language, related_languages
 from ngram_builders.table.format import Columns, TableError
-from ngram_builders.table.order_weights import OrderWeights
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SearchedTexts
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
 from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.ngrams.live_index import LiveIndex
-from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, Mixture
+from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.ngrams.weight_learning import Learnable
 
 OPEN_FILES = "open files"  # the name under which their counts are listed beside the tables
 BUILT_IN_WEIGHT = 0.1  # against 0.7 for the user's own code; more raises perplexity on unseen packages
@@ -71,6 +71,7 @@ class ServingTable:
     weight: float
     files: tuple[Table, ...]
     table: NgramTable | None = None  # None: the table is built in
+    learnt_in: str | None = None  # the folder in which its weight is learnt; None: it is given
 
     @property
     def columns(self) -> tuple[Columns, ...]:
@@ -85,6 +86,7 @@ class Served:
     mixture: Mixture | None
     is_gone: Callable[[str], bool] | None  # whether a name was deleted everywhere; None: none was
     revision: int  # of all that they were counted from, but for the open documents
+    learnable: tuple[Learnable, ...] = ()  # the tables whose weights are learnt
 
 
 class ServingTables:
@@ -111,14 +113,14 @@ class ServingTables:
         self.built_in = built_in
         self.live = live
         self.rebuilder = rebuilder
-        self.model = model  # whose fitted weights are used
+        self.model = model  # as problems name it
         self.problems: list[str] = []
         self.generation: Hashable = None
+        self.learnt: Hashable = None  # the state of what was learnt of weights
         self.reloads = 0
         self.opened: dict[Path, Table | None] = {}
         self.stamps: dict[Path, Hashable] = {}  # of the tables' files, as they were
         self.folders: dict[Path, int] = {}  # the registry's, and when they changed
-        self.fitted_weights: dict[Path, dict[str, OrderWeights]] = {}
         self.file: tuple[Path | None, str | None] | None = None  # of the last request, with its language
         self.asked: tuple[Path | None, str | None] | None = None  # the same, also while its tables are not open
         self.tables: list[ServingTable] = []  # for that file
@@ -134,7 +136,10 @@ class ServingTables:
         if self.live and document.name:
             self.live.set_active(document, cursor)
         mixture = self.mixture_for(document.path, document.language)
-        return Served(mixture, self.live.gone_check if self.live else None, self.revision)
+        learnable = (
+            Learnable(pool, one.learnt_in, one.name) for pool, one in enumerate(self.tables) if one.learnt_in
+        )
+        return Served(mixture, self.live.gone_check if self.live else None, self.revision, tuple(learnable))
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
@@ -167,14 +172,7 @@ class ServingTables:
         if len(pools) > len(self.tables):
             names.append(OPEN_FILES)
             weights.append(DEFAULT_WEIGHT)
-        return Mixture(pools, weights, names, self._order_weights(len(pools)), self._searched_texts())
-
-    def _order_weights(self, pools: int) -> Sequence[OrderWeights]:
-        """Those fitted for each table, or one for all; what has none takes the first: they suit the model."""
-        fitted = [self.fitted(one.table) if one.table else None for one in self.tables]
-        first = next(filter(None, fitted), ORDER_WEIGHTS)
-        of_pools = [one or first for one in [*fitted, None][:pools]]
-        return of_pools if any(one != first for one in of_pools) else [first]
+        return Mixture(pools, weights, names, texts=self._searched_texts())
 
     def _searched_texts(self) -> list[SearchedTexts]:
         """The texts of the file's tables as they are now, and of the open files."""
@@ -203,19 +201,17 @@ class ServingTables:
             ]
             if all(files for _, _, files in chosen):
                 break
-        serving = [ServingTable(table.name, weight, files, table) for table, weight, files in chosen if files]
+        choices = self.registry.choices_for(file, language) if self.registry else {}
+        serving = [
+            ServingTable(table.name, weight, files, table, choices[table.name].learnt_in)
+            for table, weight, files in chosen
+            if files and table.name in choices
+        ]
         name = closest_language(language, self.built_in)
         if name and (built_in := self._open(self.built_in[name])):
             name = f"{name} (built in)" if any(one.name == name for one in serving) else name
             serving.append(ServingTable(name, BUILT_IN_WEIGHT, (built_in,)))
         return serving
-
-    def fitted(self, table: NgramTable) -> OrderWeights | None:
-        """Return the order weights fitted for this table and model, if any."""
-        home = table.path.parent
-        if home not in self.fitted_weights:
-            self.fitted_weights[home] = read_fitted_weights(home)
-        return self.fitted_weights[home].get(self.model)
 
     def changes(self, table: NgramTable) -> Sequence[Columns]:
         """Return the counts of what changed since a table was built."""
@@ -256,6 +252,9 @@ class ServingTables:
         """Close all tables if one was rebuilt, chosen, removed or overwritten since they were opened."""
         if self.registry:
             self.folders = {path: _changed_at(path) for path in _folders_in(self.registry.folder)}
+            learnt = file_stamp(self.registry.folder / LEARNT_FILE)
+            if learnt != self.learnt:
+                self.learnt, self.file = learnt, None
         generation = self.registry.generation() if self.registry else None
         kept = all(file_stamp(path) == found for path, found in self.stamps.items())
         if kept and generation == self.generation:
@@ -264,7 +263,6 @@ class ServingTables:
         self.reloads += 1
         self.opened = {}
         self.stamps = {}
-        self.fitted_weights = {}
         self.file = None
         if self.registry:
             if not kept:

@@ -1,7 +1,8 @@
-"""Progress bars on standard error, if that is a terminal."""
+"""Progress on standard error: bars on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +14,18 @@ from spd_lsp.output.terminal import console
 ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 
 SHOW_AFTER = 1.0  # seconds
+_LOG_EVERY = 30.0  # likewise, where there is no terminal
 
 
 @contextmanager
 def progress() -> Iterator[ReportProgress]:
-    """A function that reports progress; each stage has a bar of its own."""
+    """A function that reports progress; each stage has a bar of its own, or lines in a log."""
+    out = console()
+    if not out.is_terminal:
+        yield _Log().report
+        return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    out = console()
     names = TextColumn("{task.description:<9}", markup=False)
     columns = (names, BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
     bars = Progress(*columns, console=out, transient=True)
@@ -28,7 +33,7 @@ def progress() -> Iterator[ReportProgress]:
     began = time.monotonic()
 
     def report(stage: str, done: int, total: int) -> None:
-        if not out.is_terminal or time.monotonic() < began + SHOW_AFTER:
+        if time.monotonic() < began + SHOW_AFTER:
             return
         if not stages:
             bars.start()
@@ -41,6 +46,27 @@ def progress() -> Iterator[ReportProgress]:
     finally:
         if stages:
             bars.stop()
+
+
+class _Log:
+    """Says in lines how far each stage is, and when it may end."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}  # when a stage was first heard of, and how far it was
+        self._next = time.monotonic() + _LOG_EVERY
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Write a line, unless the last one was just written."""
+        now = time.monotonic()
+        began, before = self._began.setdefault(stage, (now, done))
+        if now < self._next or not total:
+            return
+        self._next = now + _LOG_EVERY
+        text = f"{printable(stage)}: {_amount(stage, done, total)}"
+        if done > before:
+            end = time.localtime(time.time() + (now - began) * (total - done) / (done - before))
+            text += f", done about {time.strftime('%a %H:%M', end)}"
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager

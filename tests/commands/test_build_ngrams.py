@@ -184,8 +184,8 @@ def test_an_invalid_command_says_what_is_wrong(run, shop, monkeypatch, arguments
 def test_without_datatrove_its_engine_says_what_to_install(run, shop, monkeypatch):
     for module in ["datatrove", *(name for name in sys.modules if name.startswith("datatrove."))]:
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "ngram_builders.distributed.build", raising=False)
-    monkeypatch.delitem(sys.modules, "ngram_builders.distributed.executors", raising=False)
+    for module in ("build", "executors", "slurm"):
+        monkeypatch.delitem(sys.modules, f"ngram_builders.distributed.{module}", raising=False)
     output = run(shop, "--engine", "datatrove", status=1)
     assert re.search(r"needs the package datatrove.*; run: .* install 'spd-lsp\[distributed\]'", output)
 

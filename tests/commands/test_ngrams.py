@@ -91,7 +91,6 @@ def test_show_prints_all_metadata(run, install, repository, tmp_path):
     run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
     run("ngrams", "use", "till=0.2", "--language", "python")
     assert shown["cache"].startswith("0.0 MiB of token ids")
-    assert shown["fitted for"].startswith("no model")
     output = f"used by    files in {tmp_path} (0.5), python files (0.2), files in its sources (0.7)"
     assert output in run("ngrams", "show", "till")
 
@@ -135,12 +134,14 @@ def test_a_repository_with_any_name_is_listed(install, data, tmp_path):
 def test_use_chooses_tables_for_a_workspace_or_a_language(run, install, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     install("shop")
-    install("team", roots=(), weight=0.3)
-    assert run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (0.3)\n"
+    install("team", roots=())
+    assert (
+        run("ngrams", "use", "shop=0.5", "team") == f"{tmp_path} is served by shop (0.5), team (learnt weight)\n"
+    )
     output = run("ngrams", "use", "team", "--language", "python")
-    assert output == "python files are also served by team (0.3)\n"
+    assert output == "python files are also served by team (learnt weight)\n"
     lines = run("ngrams", "list").splitlines()
-    assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (0.3)", output.strip()]
+    assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (learnt weight)", output.strip()]
     assert "is served by the tables built from it" in run("ngrams", "use", "--workspace", tmp_path)
     assert (
         run("ngrams", "use", "--language", "python")
@@ -177,11 +178,11 @@ def test_export_and_import_move_a_table_in_one_file_and_say_how_to_use_it(run, i
     assert f"imported from {file}" in output
     assert re.search(r"^built +\d{4}-.*, imported \d{4}-", output, flags=re.MULTILINE)
     command = re.search(r"nothing; run: spd-lsp (.*)", output)[1]
-    assert command == "ngrams use team=0.3 --language python"
-    assert "python files are also served by team (0.3)" in run(*shlex.split(command))
+    assert command == "ngrams use team --language python"
+    assert "python files are also served by team (learnt weight)" in run(*shlex.split(command))
     assert "named team exists already" in run("ngrams", "import", file, status=1)
     run("ngrams", "import", file, "--replace")
-    assert "python files (0.3)" in run("ngrams", "show", "team")
+    assert "python files (learnt weight)" in run("ngrams", "show", "team")
 
 
 def test_several_tables_are_exported_to_a_folder(run, install, tmp_path):

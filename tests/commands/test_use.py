@@ -21,8 +21,8 @@ def shop(tmp_path, registry):
     folder = tmp_path / "shop"
     folder.mkdir()
     registry.install("shop", writer(5), roots=[folder])
-    registry.install("team", writer(6), weight=0.3)
-    registry.install("old", writer(7), weight=0.2)
+    registry.install("team", writer(6))
+    registry.install("old", writer(7))
     return folder
 
 
@@ -32,11 +32,11 @@ def serving(registry, folder):
 
 def test_added_tables_serve_beside_the_folders_own(run, registry, shop):
     output = run("ngrams", "use", "team", "--add", "--workspace", shop)
-    assert output == f"{shop} is also served by team (0.3)\n"
-    assert serving(registry, shop) == {"shop": 0.7, "team": 0.3}
+    assert output == f"{shop} is also served by team (learnt weight)\n"
+    assert serving(registry, shop) == {"shop": 0.7, "team": 0.05}
     run("ngrams", "use", "old=0.5", "--add", "--workspace", shop)
-    assert serving(registry, shop) == {"shop": 0.7, "team": 0.3, "old": 0.5}
-    assert f"{shop} is also served by team (0.3), old (0.5)" in run("ngrams", "list")
+    assert serving(registry, shop) == {"shop": 0.7, "team": 0.05, "old": 0.5}
+    assert f"{shop} is also served by team (learnt weight), old (0.5)" in run("ngrams", "list")
     assert f"files in {shop} besides their own (0.5)" in run("ngrams", "show", "old")
     assert run("ngrams", "use", "team", "--drop", "--workspace", shop) == f"{shop} is also served by old (0.5)\n"
     assert serving(registry, shop / "inner") == {"shop": 0.7, "old": 0.5}
@@ -48,37 +48,37 @@ def test_added_tables_serve_beside_the_folders_own(run, registry, shop):
 def test_adding_to_a_choice_keeps_it_one(run, registry, shop):
     run("ngrams", "use", "old", "--workspace", shop)
     assert run("ngrams", "use", "team", "--add", "--workspace", shop) == (
-        f"{shop} is served by old (0.2), team (0.3)\n"
+        f"{shop} is served by old (learnt weight), team (learnt weight)\n"
     )
-    assert serving(registry, shop) == {"old": 0.2, "team": 0.3}
+    assert serving(registry, shop) == {"old": 0.05, "team": 0.05}
     run("ngrams", "use", "old", "--drop", "--workspace", shop)
-    assert serving(registry, shop) == {"team": 0.3}
+    assert serving(registry, shop) == {"team": 0.05}
 
 
 def test_an_inner_choice_is_not_joined_by_what_was_added_around_it(run, registry, shop):
     (shop / "inner").mkdir()
     run("ngrams", "use", "team", "--add", "--workspace", shop)
     run("ngrams", "use", "old", "--workspace", shop / "inner")
-    assert serving(registry, shop / "inner") == {"old": 0.2}
+    assert serving(registry, shop / "inner") == {"old": 0.05}
     run("ngrams", "use", "--workspace", shop / "inner")
-    assert serving(registry, shop / "inner") == {"shop": 0.7, "team": 0.3}
+    assert serving(registry, shop / "inner") == {"shop": 0.7, "team": 0.05}
 
 
 def test_a_choice_is_not_replaced_unless_asked_for(run, registry, shop):
     run("ngrams", "use", "team", "--workspace", shop)
     refused = run("ngrams", "use", "old", "--workspace", shop, status=1)
-    assert f"{shop} is served by team (0.3); this choice leaves out team; keep it with --add" in refused
-    assert serving(registry, shop) == {"team": 0.3}
+    assert f"{shop} is served by team (learnt weight); this choice leaves out team; keep it with --add" in refused
+    assert serving(registry, shop) == {"team": 0.05}
     run("ngrams", "use", "team=0.5", "--workspace", shop)  # only its weight
     run("ngrams", "use", "team", "old", "--workspace", shop)
     run("ngrams", "use", "old", "--replace", "--workspace", shop)
-    assert serving(registry, shop) == {"old": 0.2}
+    assert serving(registry, shop) == {"old": 0.05}
     run("ngrams", "use", "team", "--language", "python")
     refused = run("ngrams", "use", "old", "--language", "python", status=1)
-    assert "python files are also served by team (0.3); this choice leaves out team" in refused
-    assert dict(registry.assignments().languages["python"]) == {"team": 0.3}
+    assert "python files are also served by team (learnt weight); this choice leaves out team" in refused
+    assert dict(registry.assignments().languages["python"]) == {"team": None}
     run("ngrams", "use", "old", "--add", "--language", "python")
-    assert dict(registry.assignments().languages["python"]) == {"team": 0.3, "old": 0.2}
+    assert dict(registry.assignments().languages["python"]) == {"team": None, "old": None}
 
 
 def test_a_choice_says_which_own_tables_no_longer_serve(run, shop):
@@ -122,7 +122,7 @@ def test_in_a_terminal_a_person_is_asked(run, registry, shop, data, answer, expe
 def test_pruning_keeps_what_was_added(run, registry, shop):
     run("ngrams", "use", "team", "--add", "--workspace", shop)
     run("ngrams", "prune", "--gone")
-    assert serving(registry, shop) == {"shop": 0.7, "team": 0.3}
+    assert serving(registry, shop) == {"shop": 0.7, "team": 0.05}
     run("ngrams", "remove", "team", "--yes")
     assert serving(registry, shop) == {"shop": 0.7}
 
@@ -131,7 +131,7 @@ def test_a_table_that_was_chosen_is_removed_only_if_that_is_confirmed(run, regis
     run("ngrams", "use", "team", "--add", "--workspace", shop)
     run("ngrams", "use", "old", "--language", "python")
     refused = run("ngrams", "remove", "shop", "team", "old", status=1)
-    lines = f"{shop} is also served by team (0.3); python files are also served by old (0.2)"
+    lines = f"{shop} is also served by team (learnt weight); python files are also served by old (learnt weight)"
     assert f"what you chose would be lost: {lines}; to remove them all the same, add --yes" in refused
     assert registry.names() == ["old", "shop", "team"]
     registry.assign_dependencies(shop, [("shop", 0.7)])  # nobody chose that

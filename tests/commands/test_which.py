@@ -22,7 +22,7 @@ def shop(tmp_path, run, registry):
     run("build-ngrams", folder)
     fingerprint = ModelTokenizer(STARTER).fingerprint
     for name in ("team", "all", "package@1"):
-        registry.install(name, writer(5, 6, fingerprint=fingerprint), weight=0.3)
+        registry.install(name, writer(5, 6, fingerprint=fingerprint))
     return folder
 
 
@@ -35,8 +35,8 @@ def test_each_table_has_its_weight_and_its_reason(run, registry, shop):
     assert [line.split(maxsplit=2) for line in lines[:-1]] == [
         ["shop", "0.7", f"built from {shop}"],
         ["package@1", "0.4", f"{shop} depends on it"],
-        ["all", "0.3", "chosen for python files"],
-        ["team", "0.3", f"added to {shop}"],
+        ["all", "0.05", "chosen for python files; weight learnt from 0 accepted tokens here, from 0.05 on"],
+        ["team", "0.05", f"added to {shop}; weight learnt from 0 accepted tokens here, from 0.05 on"],
     ]
     assert lines[-1].split(maxsplit=2) == ["python", "0.1", "built in: comes with starter"]
     found = json.loads(run("ngrams", "which", file, "--json"))

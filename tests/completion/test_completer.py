@@ -137,16 +137,6 @@ def test_a_file_longer_than_the_model_can_read_is_trimmed(completer):
     assert answer.completions
 
 
-@pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_line_ends_change_no_completion(completer, end):
-    source = f"{HABIT.format(name='first')}\n\ndef second(frobnicator):\n    zyg\n    return zygote\n"
-    cursor = source.index("zyg\n") + 3
-    other = source.replace("\n", end), len(source[:cursor].replace("\n", end))
-    assert texts(completer.complete(*other, "python", explicit=True)) == texts(
-        completer.complete(source, cursor, "python", explicit=True)
-    )
-
-
 def test_drafts_that_leave_no_room_for_code_are_the_reason_given(completer):
     completer.settings = Settings(max_tokens=512)
     completer.model = TinyModel()

@@ -94,15 +94,6 @@ def test_a_block_is_copied_with_its_last_line(ask):
     assert (copy.text, copy.is_copy) == (block, True)
 
 
-@pytest.mark.parametrize(("elsewhere", "outside"), [("        ", "    "), ("  ", ""), ("", None)])
-def test_a_block_is_copied_with_the_indentation_of_the_cursor(ask, elsewhere, outside):
-    lines = ["rows = [", "    path,", "]", "", "return rows"]
-    found = "".join(f"\n{elsewhere}{line}" if line else "\n" for line in lines)
-    end = "" if outside is None else f"\n{outside}def f():\n"
-    [copy] = ask([(9, f"{found}{end}\n\n\n\n", 1)], drafts=(), source="def read_rows(path):\n    ", healed="")
-    assert copy.text == "rows = [\n        path,\n    ]\n\n    return rows"
-
-
 @pytest.mark.parametrize("levels", [0, 1, 2])
 @pytest.mark.parametrize(
     ("begun", "copied"), [("", "z = kindle()\n        break"), ("z = ki", "ndle()"), ("z = ", "kindle()")]

@@ -130,6 +130,12 @@ class Editor:
         self.notify("initialized", {})
         return answer
 
+    async def start_and_load(self, capabilities: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+        """The same, and wait until the model is loaded."""
+        answer = await self.start(capabilities, **more)
+        await self.ready()
+        return answer
+
     async def status(self) -> dict[str, Any]:
         """The server's status."""
         return await self.request("spd-lsp/status")
@@ -298,3 +304,12 @@ async def opened(editor: Editor, text: str = "x = \n") -> Editor:
     await editor.ready()
     editor.open(text)
     return editor
+
+
+@asynccontextmanager
+async def editing(
+    load: Loader | FakeCompleter, settings: Settings | None = None, text: str = "x = \n", **options: Any
+) -> AsyncIterator[Editor]:
+    """A `session` in which a document is open, and the model loaded."""
+    async with session(load, settings, **options) as editor:
+        yield await opened(editor, text)

@@ -262,7 +262,7 @@ async def measure(change: Change, registry: Registry, event: str, told: bool) ->
         await ask(_SOON)
         is_right, when = await ask(_LATE), _LATE
         while not is_right and when < _NEVER:
-            when = clock.seconds() + 5.0
+            when = clock.seconds() + 2.0
             is_right = await ask(when)
         clock.ended = True
         result["load"] = round(os.getloadavg()[0], 1)

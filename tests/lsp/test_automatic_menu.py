@@ -42,15 +42,6 @@ async def test_the_first_invoked_request_after_an_edit_counts_as_typing():
         assert texts(await editor.request(COMPLETION, at(0, 4, INVOKED))) == ["one"]
 
 
-@pytest.mark.parametrize("character", [1, 4, 6, 10])
-async def test_a_request_elsewhere_than_at_the_edit_or_inside_a_word_is_the_users_own(character: int):
-    """Within a second of the edit, too: it was answered with nothing, and no reason."""
-    async with session(FakeCompleter("one")) as editor:
-        await opened(editor, GHOST_TEXT)
-        editor.send(edit("item + ready", 0, 4, 4), edit("t", 0, 6, 6, version=3))  # `x = itt|em + ready`
-        assert texts(await editor.request(COMPLETION, at(0, character, INVOKED)))
-
-
 @pytest.mark.slow
 async def test_a_menu_asked_for_inside_a_word_says_why_it_is_empty(tmp_path: Path):
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):

@@ -43,8 +43,7 @@ async def test_a_block_comes_behind_its_first_line_and_is_announced_to_those_who
 ):
     capabilities = {**GHOST, "experimental": {"spdLonger": asks_again}}
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start(capabilities)
-        await editor.ready()
+        await editor.start_and_load(capabilities)
         editor.open(SOURCE)
         first = await ghost_texts(editor, SOURCE)
         assert not any("\n" in text for text in first)

@@ -119,8 +119,7 @@ async def serving(registry: Registry, folder: Path) -> AsyncIterator[Editor]:
     """An editor that has opened a folder with a table."""
     arguments = ("-c", PROMPT_BUILDS, "--data-dir", str(registry.folder), *SERVE)
     async with process(*arguments) as (child, editor):
-        await editor.start(workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}])
-        await editor.ready()
+        await editor.start_and_load(workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}])
         yield editor
         assert "Traceback" not in await leave(child, editor)
 

@@ -63,8 +63,7 @@ async def serve_one(make):
     reader, writer = await asyncio.open_connection(sock=theirs)
     serving = asyncio.ensure_future(session(make(), reader, SocketWriter(writer)))
     editor = Editor(*await asyncio.open_connection(sock=ours))
-    await editor.start()
-    await editor.ready()
+    await editor.start_and_load()
     for number in range(3):
         uri = f"{SCHEME}/code/{number}.py"
         editor.open(CODE, uri)

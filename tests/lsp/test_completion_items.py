@@ -191,20 +191,6 @@ def test_ghost_text_always_has_a_range_and_is_never_blank():
     assert items[0].command == types.Command(title, "spd-lsp.accepted", arguments=arguments)
 
 
-def test_the_order_of_menu_and_ghost_text_is_that_of_the_probabilities_that_are_shown():
-    offered = [
-        Completion("rint(x)", 0.4),
-        Completion("rint(", 0.8, is_rated=False, ends=False),
-        Completion("rint(y)", 0.13),
-        Completion("ath", 0.6, is_rated=False, is_name=True, ends=False),
-    ]
-    items = menu_items(offered, behind("p"), VS_CODE)
-    assert [item.detail for item in items] == ["40 % · model", "model", "13 % · model", "name in your code"]
-    assert [item.sort_text for item in items] == sorted(item.sort_text or "" for item in items)
-    ghosts = inline_items(offered, items[0].text_edit.range, "", "python")
-    assert [ghost.insert_text for ghost in ghosts] == [one.text for one in offered]
-
-
 def test_a_line_left_of_the_current_one_ends_a_relative_text():
     assert relative_to("a\n    b\nc", "    ") == "a\nb"
     assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"

@@ -15,18 +15,6 @@ def changed(document: OpenDocument, text: str) -> OpenDocument:
     return OpenDocument(document.name, document.path, document.language, text)
 
 
-def test_new_changed_and_closed_documents_are_heard_once():
-    inbox = DocumentChanges()
-    inbox.update([A, B])
-    assert inbox.drain() == {"a": DocumentChange(A, False), "b": DocumentChange(B, False)}
-    inbox.update([A, B])
-    assert inbox.drain() == {}
-    newer = changed(A, "x = 2\n")
-    inbox.update([newer])
-    assert inbox.drain() == {"a": DocumentChange(newer, False), "b": DocumentChange(None, False)}
-    assert inbox.drain() == {}
-
-
 def test_a_saving_is_not_lost_behind_a_later_change():
     inbox = DocumentChanges()
     inbox.update([A])

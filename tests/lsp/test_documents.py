@@ -13,10 +13,7 @@ from lsprotocol import types
 from spd_lsp.lsp.documents import (
     LspDocument,
     LspWorkspace,
-    count_units,
     file_path,
-    index_after_units,
-    line_starts,
 )
 
 ENCODINGS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
@@ -52,27 +49,6 @@ def positions() -> st.SearchStrategy[types.Position]:
     return st.builds(types.Position, st.integers(0, 12), st.integers(0, 30))
 
 
-@given(TEXT)
-def test_lines_end_where_the_protocol_says(text: str):
-    starts = line_starts(text)
-    assert len(starts) == len(naive_lines(text))
-    lines = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
-    assert [line.rstrip("\r\n") for line in lines] == naive_lines(text)
-
-
-@given(TEXT, ENCODING)
-def test_units_are_those_of_the_encoding(text: str, encoding: str):
-    name, size = ENCODINGS[encoding]
-    assert count_units(text, encoding) == len(text.encode(name)) // size
-
-
-@given(TEXT, ENCODING, st.integers(0, 60))
-def test_index_at_is_the_inverse_of_units_and_never_past_the_end(text: str, encoding: str, count: int):
-    index = index_after_units(text, count, encoding)
-    assert count_units(text[:index], encoding) <= count
-    assert index == len(text) or count_units(text[: index + 1], encoding) > count
-
-
 @given(TEXT, ENCODING, positions())
 def test_offsets_are_those_of_a_walk_over_the_text(text: str, encoding: str, position: types.Position):
     kept = types.Position(position.line, position.character)
@@ -100,14 +76,6 @@ def test_random_edits_are_the_same_edits_of_a_plain_string(
         doc.apply_change(types.TextDocumentContentChangePartial(types.Range(start, end), new))
         text = text[:begin] + new + text[stop:]
         assert doc.source == text
-
-
-def test_a_form_feed_does_not_move_later_edits():
-    doc = document("a\f\nb\nc\n")
-    doc.apply_change(
-        types.TextDocumentContentChangePartial(types.Range(types.Position(1, 0), types.Position(1, 1)), "B")
-    )
-    assert doc.source == "a\f\nB\nc\n"
 
 
 def test_a_change_without_a_range_replaces_everything():
@@ -157,15 +125,6 @@ def test_of_several_changes_each_may_be_where_someone_types():
         change = types.TextDocumentContentChangePartial(types.Range(here, here), "c")
         doc.apply_change(change, is_further=line == 0)
     assert doc.is_requested_by_typing(5)
-
-
-def test_a_document_knows_whether_it_shrank():
-    doc = document("abc")
-    span = types.Range(types.Position(0, 1), types.Position(0, 2))
-    doc.apply_change(types.TextDocumentContentChangePartial(span, ""))
-    assert doc.shrank
-    doc.apply_change(types.TextDocumentContentChangePartial(span, "long"))
-    assert not doc.shrank
 
 
 def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_the_cursor_behind_what_it_wrote():

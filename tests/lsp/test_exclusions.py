@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, at, opened, session, texts
+from tests.lsp.lsp_client import FakeCompleter, at, editing, session, texts
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,7 @@ async def test_languages_disabled_by_default_and_files_that_may_hold_secrets(nam
     path = PurePath(name)
     assert exclusion_reason(path, Settings()) == why
     async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("x = \n", f"file:///code/{name}", language_id(path) or "")
         answer = await editor.request("textDocument/completion", at(0, 4, uri=f"file:///code/{name}"))
         status = await editor.request("spd-lsp/status", {"textDocument": {"uri": f"file:///code/{name}"}})
@@ -50,7 +49,6 @@ def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():
 
 
 async def test_a_language_is_disabled_by_the_name_that_people_write():
-    async with session(FakeCompleter(), Settings(disabled_languages=("Python",))) as editor:
-        await opened(editor)
+    async with editing(FakeCompleter(), Settings(disabled_languages=("Python",))) as editor:
         assert (await editor.request("textDocument/completion", at(0, 4)))["items"] == []
         assert (await editor.status())["reason"] == "completions are off for python"

@@ -160,8 +160,7 @@ async def test_no_editor_is_offered_a_secret_of_the_table_or_of_an_open_file(dat
     """Over real stdio: the beginning of each line is typed, in a file that says it once already."""
     arguments = ("-m", "spd_lsp", "--data-dir", str(data), "serve", "--device", "cpu")
     async with process(*arguments) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         options = {"drafts": 5, "maxTokens": 48}
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": options}})
         offered: list[str] = []

@@ -30,8 +30,7 @@ def cell(name: str, text: str, language: str = "python") -> tuple[dict[str, Any]
 
 async def opened_notebook(editor: Any, *cells: tuple[dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
     """Start, and open a notebook of these cells; what the server can do."""
-    answer = await editor.start(CELLS)
-    await editor.ready()
+    answer = await editor.start_and_load(CELLS)
     notebook = {"uri": NOTEBOOK, "notebookType": "jupyter-notebook", "version": 1, "cells": [c for c, _ in cells]}
     params = {"notebookDocument": notebook, "cellTextDocuments": [document for _, document in cells]}
     editor.notify("notebookDocument/didOpen", params)

@@ -41,7 +41,6 @@ OTHERS = {
     "one_line": True,
     "next_edits": True,
     "fill_format": "qwen",
-    "repository_prompt": False,
     "reset_every": 3,
     "enabled": False,
     "drafts": 7,

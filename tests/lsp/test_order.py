@@ -43,8 +43,7 @@ async def shown(editor: Editor, place: dict[str, Any]) -> list[list[str]]:
 async def test_no_number_stands_below_a_smaller_one(name: str, client: dict[str, Any], tmp_path: Path):
     seen = 0
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start({"textDocument": client}, clientInfo={"name": name})
-        await editor.ready()
+        await editor.start_and_load({"textDocument": client}, clientInfo={"name": name})
         editor.open("\n")
         for row, line in enumerate(LINES):
             for column, key in enumerate(line):

@@ -12,11 +12,11 @@ import pytest
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
-from spd_lsp.lsp import idle_work
+from spd_lsp.lsp import request_scheduler
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
 
@@ -25,35 +25,34 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(idle_work, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
+    monkeypatch.setattr(
+        request_scheduler, "PREFETCH_DELAY_SECONDS", 0.25
+    )  # a busy machine may pause between two messages
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
 async def test_a_request_cancels_the_prefetch():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
 
 async def test_an_error_while_prefetching_costs_no_completion(caplog):
     completer = FakeCompleter()
     completer.error = RuntimeError("secret")
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await until(lambda: completer.prefetched)
         completer.error = None
@@ -65,7 +64,7 @@ async def test_an_error_while_prefetching_costs_no_completion(caplog):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(idle_work, "AHEAD_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(request_scheduler, "AHEAD_DELAY_SECONDS", 0.0)
 
 
 ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
@@ -73,8 +72,7 @@ ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
 
 async def test_what_follows_the_best_draft_is_answered_without_the_model(at_once):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: completer.resumed)
         while (await editor.status())["busy"]:
@@ -88,8 +86,7 @@ async def test_what_follows_the_best_draft_is_answered_without_the_model(at_once
 
 async def test_a_request_for_what_is_computed_ahead_waits_for_it(at_once):
     completer = FakeCompleter(held=True)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         completer.turns.release(completer.steps)
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: len(completer.requests) == 2)
@@ -105,8 +102,7 @@ async def test_a_request_for_what_is_computed_ahead_waits_for_it(at_once):
 @pytest.mark.parametrize("uri", ["file:///code/app.py", "file:///code/other.py"])
 async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: str):
     completer = FakeCompleter(steps=1000, held=True)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         completer.turns.release(completer.steps)
         await editor.request(COMPLETION, at(0, 4, 2))
         await until(lambda: len(completer.requests) == 2)
@@ -122,8 +118,7 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
 
 async def test_slow_completions_are_not_computed_ahead(at_once):
     completer = FakeCompleter(seconds=5.0)
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         await asyncio.sleep(0.1)
         assert len(completer.requests) == 1
@@ -179,21 +174,19 @@ def cursor(line: object, character: object, uri: str = "file:///code/app.py") ->
 
 async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switched_to():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.open("b = 2\ny = \n", "file:///code/other.py")
         for line, character, uri in [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]:  # on its way
             editor.send(cursor(line, character, f"file:///code/{uri}.py"))
         await until(lambda: completer.prefetched)
         editor.send(cursor(1, 4, "file:///code/other.py"))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
 
 
 async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
     completer = FakeCompleter("")
-    async with session(completer) as editor:
-        await opened(editor, "a = 1\nx = \n")
+    async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.send(cursor(1, 4))
         _, reply = editor.send_request(COMPLETION, at(0, 5))
         await result(reply)
@@ -205,8 +198,7 @@ async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there
 
 async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         editor.send(cursor(0, 4))
         await until(lambda: completer.resumed)
@@ -217,12 +209,11 @@ async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_fo
 @pytest.mark.parametrize("uri", ["file:///code/.env", "file:///code/closed.py"])
 async def test_nothing_is_read_in_what_is_excluded_or_closed(uri: str):
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
         editor.send(cursor(0, 4, uri))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, frame, opened, result, session
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, editing, frame, result, session
 
 COMPLETION = "textDocument/completion"
 
@@ -89,8 +89,7 @@ async def test_a_batch_and_another_version_are_refused():
 )
 async def test_unreadable_messages_get_an_error_and_what_follows_is_read(body: bytes, code: int, caplog: Any):
     async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert (await editor.status())["kind"] == "normal"
         assert editor.error_codes == [code]
@@ -121,27 +120,6 @@ async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method
         editor.send({"jsonrpc": "2.0", "id": "odd", "method": method, "params": params})
         assert await code_of(reply) == -32600
         assert "secret" not in caplog.text and "Traceback" not in caplog.text
-
-
-async def test_a_cancel_or_a_reply_with_an_invalid_id_is_dropped(caplog: Any):
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.ready()
-        for wrong in ([1], {"x": 1}, None):
-            editor.notify("$/cancelRequest", {"id": wrong})
-            editor.send({"jsonrpc": "2.0", "id": wrong, "result": 1})
-        assert (await editor.status())["kind"] == "normal"
-        assert not editor.error_codes
-        assert "Traceback" not in caplog.text
-
-
-async def test_an_edit_of_a_document_that_was_never_opened_is_dropped_in_silence(caplog: Any):
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        editor.send(edit("secret", 0, 0, 0))
-        await editor.ready()
-        assert not editor.received("window/showMessage")
-        assert "secret" not in caplog.text
 
 
 _NUMBERS = (-1, 0, 1, 3, 2**31, 2**64, 2**4000, 1.5, float("inf"), True, None, "secret", [], {})
@@ -178,8 +156,7 @@ def _wrong_place(random: Random) -> Any:
 @pytest.mark.parametrize("method", ["spd-lsp/cursor", "spd-lsp/options", "spd-lsp/status"])
 async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
     random = Random(method)
-    async with session(FakeCompleter()) as editor:
-        await opened(editor, "x = 1\ny = \n")
+    async with editing(FakeCompleter(), text="x = 1\ny = \n") as editor:
         for _ in range(400):
             editor.notify(method, _wrong_place(random))
         await editor.ready()
@@ -191,16 +168,8 @@ async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
 async def test_a_malformed_reply_ends_the_wait():
     async with session(FakeCompleter()) as editor:
         editor.replies["workspace/configuration"] = "not a list"
-        await editor.start({"workspace": {"configuration": True}})
-        await editor.ready()
+        await editor.start_and_load({"workspace": {"configuration": True}})
         assert (await editor.status())["kind"] == "normal"
-
-
-async def test_a_reply_without_a_request_is_dropped():
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        editor.send({"jsonrpc": "2.0", "id": "nobody", "result": 1}, {"jsonrpc": "2.0", "id": 77})
-        assert (await editor.status())["kind"] in ("loading", "normal")
 
 
 async def test_messages_in_pieces_are_read():
@@ -213,29 +182,26 @@ async def test_messages_in_pieces_are_read():
         assert "kind" in await result(reply)
 
 
-async def test_a_request_without_parameters_is_answered():
+def _sent(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params, **more}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [edit("secret", 0, 0, 0)],  # of a document that was never opened
+        [{"jsonrpc": "2.0", "id": "nobody", "result": 1}, {"jsonrpc": "2.0", "id": 77}],
+        [_sent("textDocument/didOpen", {"textDocument": {"uri": 5, "text": "secret"}})],
+        [_sent("textDocument/didChange", "secret")],
+        [_sent("$/cancelRequest", {"id": wrong}) for wrong in (1, [1], {"x": 1}, None)],  # 1 is answered
+        [{"jsonrpc": "2.0", "id": wrong, "result": 1} for wrong in ([1], {"x": 1}, None)],
+    ],
+    ids=["edit", "replies", "open", "change", "cancel", "odd ids"],
+)
+async def test_what_has_no_answer_is_dropped_in_silence_without_its_content(messages: Any, caplog: Any):
     async with session(FakeCompleter()) as editor:
-        await editor.start()
-        for method in ("spd-lsp/status", "spd-lsp/unknown"):
-            reply = editor.expect(method)
-            editor.send({"jsonrpc": "2.0", "id": method, "method": method})
-            assert "result" in (await reply) or "error" in (await reply)
-
-
-async def test_a_malformed_notification_is_dropped_without_its_content(caplog: Any):
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        editor.notify("textDocument/didOpen", {"textDocument": {"uri": 5, "text": "secret"}})
-        editor.notify("textDocument/didChange", "secret")
-        await editor.ready()
-        assert not editor.received("window/showMessage")
-        assert "secret" not in caplog.text
-
-
-async def test_cancelling_a_finished_request_is_ignored(caplog: Any):
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        await editor.status()
-        editor.notify("$/cancelRequest", {"id": 1})
-        await editor.ready()
-        assert not caplog.records
+        await editor.start_and_load()
+        editor.send(*messages)
+        assert (await editor.status())["kind"] == "normal"
+        assert not editor.received("window/showMessage") and not editor.error_codes
+        assert "secret" not in caplog.text and "Traceback" not in caplog.text

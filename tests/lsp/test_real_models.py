@@ -55,8 +55,7 @@ def first_word(line: str) -> str:
 async def test_where_a_line_starts_statements_are_offered_and_no_blanks(real_model: Path, tmp_path: Path):
     serve = ("serve", "--device", "cpu", "--model", str(real_model))
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *serve) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         offered: dict[int, list[str]] = {}
         for row in STATEMENTS:
             text, column = line_start(row)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, RequestScheduler
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, IdleWorker, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]
@@ -56,32 +56,6 @@ class Work:
         return self
 
 
-async def test_a_request_superseded_in_the_queue_never_runs(scheduler: Scheduler):
-    first, second = Work(), Work()
-    running = asyncio.ensure_future(scheduler.run("other", "a", first))
-    await until(lambda: first.steps)
-    queued = asyncio.ensure_future(scheduler.run("doc", "b", second))
-    await asyncio.sleep(0.01)
-    newest = asyncio.ensure_future(scheduler.run("doc", "c", Work("newest").go()))
-    with pytest.raises(Cancelled):
-        await queued
-    first.go()
-    assert (await running, await newest) == ("done", "newest")
-    assert not second.over
-
-
-async def test_an_equal_request_after_a_cancel_shares_what_still_runs(scheduler: Scheduler):
-    work, other = Work(), Work("again")
-    waiting = asyncio.ensure_future(scheduler.run("doc", "same", work))
-    await until(lambda: work.steps == 1)
-    waiting.cancel()
-    again = asyncio.ensure_future(scheduler.run("doc", "same", other.go()))
-    await asyncio.sleep(0)
-    work.go()
-    assert await again == "done"
-    assert not other.over
-
-
 async def test_what_nobody_waits_for_keeps_no_other_document_waiting(scheduler: Scheduler):
     work = Work()
     waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
@@ -93,33 +67,6 @@ async def test_what_nobody_waits_for_keeps_no_other_document_waiting(scheduler: 
     work.go()
     assert await elsewhere == "b"
     assert work.steps == 1
-
-
-async def test_a_run_ends_within_one_step_once_it_does_not_fit_what_was_typed(scheduler: Scheduler):
-    work = Work("done")
-    older = asyncio.ensure_future(scheduler.run("doc", "x = ", work))
-    await until(lambda: work.steps == 1)
-    newer = asyncio.ensure_future(scheduler.finish_earlier("doc", "x = no"))
-    await asyncio.sleep(0)
-    assert not newer.done()
-    work.go()
-    await newer
-    assert work.steps == 1 and not KEPT
-    assert await scheduler.run("doc", "x = no", Work("ne").go()) == "ne"
-    with pytest.raises(Cancelled):
-        await older
-
-
-async def test_of_two_that_wait_for_the_same_run_only_the_newer_goes_on(scheduler: Scheduler):
-    work = Work("done")
-    asking = [asyncio.ensure_future(scheduler.run("doc", "x = ", work))]
-    await until(lambda: work.steps == 1)
-    for text in ("x = d", "x = do"):
-        asking.append(asyncio.ensure_future(scheduler.finish_earlier("doc", text)))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
-    work.go()
-    done = await asyncio.gather(*asking, return_exceptions=True)
-    assert [isinstance(one, Cancelled) for one in done] == [True, True, False]
 
 
 async def test_what_fails_is_no_concern_of_a_request_that_continues_it(scheduler: Scheduler):
@@ -139,38 +86,21 @@ async def test_what_fails_is_no_concern_of_a_request_that_continues_it(scheduler
     assert isinstance((await asyncio.gather(older, return_exceptions=True))[0], Cancelled)
 
 
-@pytest.mark.parametrize(
-    ("edited", "stops"), [("x = do", False), ("x = don", False), ("x = d", False), ("y = d", True)]
-)
-async def test_an_edit_stops_a_run_unless_it_is_on_the_way_to_it_or_goes_on_from_it(
-    scheduler: Scheduler, edited: str, stops: bool
-):
-    work = Work("ne")
-    waiting = asyncio.ensure_future(scheduler.run("doc", "x = do", work))
-    await until(lambda: work.steps == 1)
-    scheduler.note_edit("doc", edited)
-    work.go()
-    done = (await asyncio.gather(waiting, return_exceptions=True))[0]
-    assert isinstance(done, Cancelled) if stops else done == "ne"
+async def test_a_wake_up_during_the_last_slice_starts_another_one():
+    """The slice has looked for work already, and will say that nothing is left."""
+    worker = ThreadPoolExecutor(1)
+    slices: list[float] = []
+    started, may_end = threading.Event(), threading.Event()
 
+    def work(seconds: float) -> bool:
+        slices.append(seconds)
+        started.set()
+        assert may_end.wait(20)
+        return False
 
-async def test_an_error_reaches_all_callers_and_is_not_kept(scheduler: Scheduler):
-    def fails(token: CancellationToken) -> str:
-        raise ValueError("broken")
-
-    waiting = [asyncio.ensure_future(scheduler.run("doc", "same", fails)) for _ in range(2)]
-    done = await asyncio.gather(*waiting, return_exceptions=True)
-    assert [type(error) for error in done] == [ValueError, ValueError]
-    assert await scheduler.run("doc", "same", Work("now").go()) == "now"
-
-
-async def test_a_loop_that_ends_stops_the_worker(scheduler: Scheduler):
-    work = Work()
-    waiting = asyncio.ensure_future(scheduler.run("doc", "request", work))
-    await until(lambda: work.steps == 1)
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    work.go()
-    await until(lambda: work.over)
-    assert work.steps == 1
+    idle_worker = IdleWorker(worker, lambda: False, work)
+    idle_worker.wake()
+    await until(started.is_set)
+    idle_worker.wake()
+    may_end.set()
+    await until(lambda: len(slices) == 2)

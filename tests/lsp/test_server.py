@@ -19,7 +19,7 @@ from tests.lsp.lsp_client import (
     RpcError,
     at,
     edit,
-    opened,
+    editing,
     result,
     session,
     texts,
@@ -30,36 +30,12 @@ COMPLETION = "textDocument/completion"
 INLINE = "textDocument/inlineCompletion"
 
 
-async def test_every_draft_is_an_item_best_first():
-    async with session(FakeCompleter("a", "b", "c")) as editor:
-        await opened(editor)
-        answer = await editor.request(COMPLETION, at(0, 4))
-        assert texts(answer) == ["a", "b", "c"]
-        assert [item["sortText"] for item in answer["items"]] == ["0000", "0001", "0002"]
-        assert answer["isIncomplete"] is True
-        assert all("commitCharacters" not in item for item in answer["items"])
-
-
-async def test_ghost_text_and_menu_at_one_place_share_one_decode():
+@pytest.mark.parametrize("kind", [3, 1], ids=["while typing", "asked for"])
+async def test_ghost_text_and_menu_at_one_place_share_one_decode(kind: int):
+    """Ghost text does not replace the menu that the user is waiting for."""
     fake = FakeCompleter("a", "b", held=True)
-    async with session(fake) as editor:
-        await opened(editor)
-        _, menu = editor.send_request(COMPLETION, at(0, 4, 3))
-        _, ghost = editor.send_request(INLINE, at(0, 4, 2))
-        await until(lambda: fake.steps_taken)
-        fake.turns.release(9)
-        assert texts(await result(menu)) == ["a", "b"]
-        assert [item["insertText"] for item in (await result(ghost))["items"]] == ["a", "b"]
-        again = await editor.request(INLINE, at(0, 4, 2))
-        assert [item["insertText"] for item in again["items"]] == ["a", "b"]
-        assert len(fake.requests) == 1
-
-
-async def test_ghost_text_does_not_replace_the_menu_that_the_user_is_waiting_for():
-    fake = FakeCompleter("a", "b", held=True)
-    async with session(fake) as editor:
-        await opened(editor)
-        _, menu = editor.send_request(COMPLETION, at(0, 4, 1))
+    async with editing(fake) as editor:
+        _, menu = editor.send_request(COMPLETION, at(0, 4, kind))
         await until(lambda: fake.steps_taken)
         _, ghost = editor.send_request(INLINE, at(0, 4, 2))
         await editor.status()
@@ -71,8 +47,7 @@ async def test_ghost_text_does_not_replace_the_menu_that_the_user_is_waiting_for
 
 async def test_an_explicit_request_is_never_answered_from_an_older_one():
     fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         for _ in range(2):
             await editor.request(COMPLETION, at(0, 4, 1))
         assert len(fake.requests) == 2
@@ -90,8 +65,7 @@ async def cancelled(editor: Editor, fake: FakeCompleter) -> None:
 
 async def test_a_cancelled_request_is_answered_at_once_and_its_result_answers_whoever_types_along():
     fake = FakeCompleter(held=True, seconds=1.0)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         await cancelled(editor, fake)
         editor.send(edit("o", 0, 4, 4))
         _, reply = editor.send_request(COMPLETION, at(0, 5, 3))
@@ -103,8 +77,7 @@ async def test_a_cancelled_request_is_answered_at_once_and_its_result_answers_wh
 
 async def test_a_cancelled_request_stops_within_one_step_once_the_text_goes_on_otherwise():
     fake = FakeCompleter(steps=1000, held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         await cancelled(editor, fake)
         editor.send(edit("y", 0, 4, 4))
         await editor.status()
@@ -115,8 +88,7 @@ async def test_a_cancelled_request_stops_within_one_step_once_the_text_goes_on_o
 
 async def test_while_a_slow_model_computes_other_keys_wait_and_the_newest_request_is_answered():
     fake = FakeCompleter("once(y)", "open(y)", steps=9, held=True, seconds=1.0)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         replies = [editor.send_request(COMPLETION, at(0, 4, 3))[1]]
         for number, letter in enumerate("onc"):
             await until(lambda: fake.steps_taken == 1)
@@ -132,8 +104,7 @@ async def test_while_a_slow_model_computes_other_keys_wait_and_the_newest_reques
 
 async def test_what_is_left_of_the_first_draft_does_not_wait_for_a_slow_model_whose_answer_the_next_key_gets():
     fake = FakeCompleter("once(y)", steps=1, held=True, seconds=0.1)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         fake.turns.release(1)
         await editor.request(COMPLETION, at(0, 4, 3))
         editor.send(edit("o", 0, 4, 4))
@@ -149,8 +120,7 @@ async def test_what_is_left_of_the_first_draft_does_not_wait_for_a_slow_model_wh
 
 async def test_the_status_says_how_long_the_model_takes_if_nobody_waited_for_it():
     fake = FakeCompleter(held=True, seconds=1.2)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         fake.turns.release(3)
         await editor.request(COMPLETION, at(0, 4, 1))
         editor.send(edit("y", 0, 4, 4))
@@ -166,8 +136,7 @@ async def test_the_status_says_how_long_the_model_takes_if_nobody_waited_for_it(
 
 async def test_a_late_answer_that_does_not_fit_is_not_shown():
     fake = FakeCompleter("one", "two", held=True, steps=1)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         replies = [editor.send_request(COMPLETION, at(0, 4, 3))[1]]
         await until(lambda: fake.steps_taken == 1)
         editor.send(edit("z", 0, 4, 4))
@@ -181,8 +150,7 @@ async def test_a_late_answer_that_does_not_fit_is_not_shown():
 
 async def test_cancelling_one_of_two_that_share_a_decode_leaves_the_other():
     fake = FakeCompleter("a", held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         msg_id, menu = editor.send_request(COMPLETION, at(0, 4, 3))
         _, ghost = editor.send_request(INLINE, at(0, 4, 2))
         await until(lambda: fake.steps_taken)
@@ -195,8 +163,7 @@ async def test_cancelling_one_of_two_that_share_a_decode_leaves_the_other():
 
 async def test_a_newer_request_answers_the_older_one_with_null_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         _, old = editor.send_request(COMPLETION, at(0, 4))
         await until(lambda: fake.steps_taken == 1)
         editor.send(edit("y", 0, 4, 4))
@@ -211,8 +178,7 @@ async def test_a_newer_request_answers_the_older_one_with_null_and_stops_it():
 
 async def test_another_document_waits_and_is_not_superseded():
     fake = FakeCompleter(held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         editor.open("z = \n", "file:///b.py")
         _, first = editor.send_request(COMPLETION, at(0, 4))
         _, second = editor.send_request(COMPLETION, at(0, 4, uri="file:///b.py"))
@@ -223,8 +189,7 @@ async def test_another_document_waits_and_is_not_superseded():
 
 async def test_a_burst_of_edits_costs_one_decode():
     fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         messages, replies = [], []
         for n in range(8):
             msg_id = f"burst-{n}"
@@ -240,8 +205,7 @@ async def test_a_burst_of_edits_costs_one_decode():
 
 async def test_shutdown_answers_what_runs_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         _, reply = editor.send_request(COMPLETION, at(0, 4))
         await until(lambda: fake.steps_taken == 1)
         assert await editor.request("shutdown") is None
@@ -281,8 +245,7 @@ async def test_ranges_are_in_the_negotiated_units(encoding: str, word: int):
 async def test_documents_of_any_uri_complete(uri: str, path: Path | None):
     fake = FakeCompleter()
     async with session(fake) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("x = \n", uri)
         assert texts(await editor.request(COMPLETION, at(0, 4, uri=uri))) == ["one", "two"]
         assert fake.requests[0][3] == path
@@ -291,8 +254,7 @@ async def test_documents_of_any_uri_complete(uri: str, path: Path | None):
 async def test_paths_that_differ_in_one_undecodable_byte_stay_two_documents():
     fake = FakeCompleter()
     async with session(fake) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("first\n", "file:///%E8.py")
         editor.open("second\n", "file:///%E9.py")
         await editor.request(COMPLETION, at(0, 0, uri="file:///%E8.py"))
@@ -302,8 +264,7 @@ async def test_paths_that_differ_in_one_undecodable_byte_stay_two_documents():
 async def test_a_document_that_was_never_opened_gets_nothing():
     fake = FakeCompleter()
     async with session(fake) as editor:
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
         assert await editor.request(INLINE, at(0, 0)) == {"items": []}
         assert (await editor.status())["reason"] == "the document is not open"
@@ -312,16 +273,14 @@ async def test_a_document_that_was_never_opened_gets_nothing():
 
 async def test_a_half_character_becomes_a_question_mark_for_the_tokenizer():
     fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor, "'\ud83d' + \n")
+    async with editing(fake, text="'\ud83d' + \n") as editor:
         await editor.request(COMPLETION, at(0, 6))
         assert fake.requests[0][0] == "'?' + \n"
 
 
 async def test_after_a_deletion_only_explicit_requests_are_answered():
     fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor, "x = yy\n")
+    async with editing(fake, text="x = yy\n") as editor:
         editor.send(edit("", 0, 5, 6))
         assert texts(await editor.request(COMPLETION, at(0, 5, 3))) == []
         assert (await editor.status())["reason"] == "text was deleted"
@@ -331,8 +290,7 @@ async def test_after_a_deletion_only_explicit_requests_are_answered():
 
 async def test_ghost_text_continues_the_selected_menu_item():
     fake = FakeCompleter("(a)")
-    async with session(fake) as editor:
-        await opened(editor, "x = so\n")
+    async with editing(fake, text="x = so\n") as editor:
         span = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 6}}
         context = {"triggerKind": 2, "selectedCompletionInfo": {"range": span, "text": "sorted"}}
         answer = await editor.request(INLINE, {**at(0, 6), "context": context})
@@ -342,8 +300,7 @@ async def test_ghost_text_continues_the_selected_menu_item():
 
 async def test_an_error_in_the_completer_is_shown_once_and_leaves_the_server_alive(caplog: Any):
     fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         fake.error = KeyError("their_secret_code")
         for _ in range(3):
             assert texts(await editor.request(COMPLETION, at(0, 4))) == []
@@ -356,8 +313,7 @@ async def test_an_error_in_the_completer_is_shown_once_and_leaves_the_server_ali
 
 async def test_the_log_has_sizes_and_never_code(caplog: Any):
     with caplog.at_level(logging.INFO, "spd_lsp"):
-        async with session(FakeCompleter("secret_answer", seconds=0.118)) as editor:
-            await opened(editor, "secret_source = \n")
+        async with editing(FakeCompleter("secret_answer", seconds=0.118), text="secret_source = \n") as editor:
             await editor.request(COMPLETION, at(0, 16))
     assert "completion: 1 drafts, 3 passes, 7 prompt tokens, 0 of them read, 118 ms" in caplog.text
     assert "secret" not in caplog.text
@@ -378,8 +334,7 @@ async def test_capabilities_are_announced():
 
 async def test_closing_a_document_ends_its_decode():
     fake = FakeCompleter(steps=1000, held=True)
-    async with session(fake) as editor:
-        await opened(editor)
+    async with editing(fake) as editor:
         _, reply = editor.send_request(COMPLETION, at(0, 4))
         await until(lambda: fake.steps_taken)
         editor.notify("textDocument/didClose", {"textDocument": {"uri": URI}})
@@ -400,8 +355,7 @@ async def test_only_an_editor_on_this_machine_is_watched():
 
 
 async def test_all_drafts_at_a_cursor_come_with_their_details():
-    async with session(FakeCompleter("int(x)", "ocess()")) as editor:
-        await opened(editor, "pr\n")
+    async with editing(FakeCompleter("int(x)", "ocess()"), text="pr\n") as editor:
         place = at(0, 2, None)
         assert await editor.request("spd-lsp/drafts", place) == [
             {"text": "int(x)", "label": "print(x)", "details": "50 % · model"},
@@ -411,8 +365,7 @@ async def test_all_drafts_at_a_cursor_come_with_their_details():
 
 
 async def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_only():
-    async with session(FakeCompleter("one")) as editor:
-        await opened(editor)
+    async with editing(FakeCompleter("one")) as editor:
         for method, params, ended_by in (
             ("spd-lsp/snooze", None, None),
             ("spd-lsp/options", {"automatic": False}, {}),
@@ -428,8 +381,7 @@ async def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_onl
 
 async def test_completions_wait_until_no_key_came_for_a_while():
     completer = FakeCompleter("one")
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         editor.notify("spd-lsp/options", {"delay": 300})
         _, first = editor.send_request("textDocument/completion", at(0, 4, 3))
         editor.send(edit("y", 0, 4, 4))

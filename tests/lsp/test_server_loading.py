@@ -14,7 +14,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_stand_in
 from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import Editor, FakeCompleter, at, opened, result, session, texts, until
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, editing, result, session, texts, until
 
 COMPLETION = "textDocument/completion"
 
@@ -62,8 +62,7 @@ async def test_nothing_that_fails_to_stand_in_keeps_the_model_away():
     def fails(settings: Settings) -> None:
         raise UserError("the bundled model's file is gone")
 
-    async with session(FakeCompleter(), stand_in=fails) as editor:
-        await opened(editor)
+    async with editing(FakeCompleter(), stand_in=fails) as editor:
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         assert not editor.received("window/showMessage")
 
@@ -101,8 +100,7 @@ async def test_a_model_that_cannot_be_loaded_is_reported_once_and_completions_ar
     def load(settings: Settings, report: Any) -> FakeCompleter:
         raise error
 
-    async with session(load) as editor:
-        await opened(editor)
+    async with editing(load) as editor:
         for _ in range(2):
             assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         (message,) = editor.received("window/showMessage")
@@ -172,8 +170,7 @@ PULLS = {"workspace": {"configuration": True, "didChangeConfiguration": {"dynami
 async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_defaults():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start(initializationOptions={"device": "meta", "drafts": "many", "colour": 1})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"device": "meta", "drafts": "many", "colour": 1})
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         editor.notify("workspace/didChangeConfiguration", {"settings": None})
         editor.open("x = \n")
@@ -187,8 +184,7 @@ async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_
 async def test_a_changed_configuration_is_pulled_and_switches_completions_off_and_on():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start(PULLS)
-        await editor.ready()
+        await editor.start_and_load(PULLS)
         (registered,) = editor.received("client/registerCapability")
         assert registered["registrations"][0]["registerOptions"] == {"section": "spd-lsp"}
         editor.open("x = \n")
@@ -205,8 +201,7 @@ async def test_a_changed_configuration_is_pulled_and_switches_completions_off_an
 
 async def test_a_client_without_configuration_requests_sends_its_settings():
     loads = Loads()
-    async with session(loads) as editor:
-        await opened(editor)
+    async with editing(loads) as editor:
         settings = {"spd-lsp": {"disabledLanguages": ["python"]}, "other": {"x": 1}}
         editor.notify("workspace/didChangeConfiguration", {"settings": settings})
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
@@ -227,8 +222,7 @@ async def test_what_a_folder_may_not_set_is_ignored_and_reported_once(pulled: bo
     loads = Loads()
     async with session(loads) as editor:
         editor.replies["workspace/configuration"] = [{**HOSTILE, "drafts": 5}]
-        await editor.start(PULLS if pulled else None)
-        await editor.ready()
+        await editor.start_and_load(PULLS if pulled else None)
         for _ in range(2):
             section = {"spd-lsp": {**HOSTILE, "drafts": 5}}
             editor.notify("workspace/didChangeConfiguration", {"settings": section})
@@ -246,8 +240,7 @@ async def test_what_a_folder_may_not_set_is_ignored_and_reported_once(pulled: bo
 async def test_the_editor_changes_its_initial_options():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start(initializationOptions={"drafts": 4})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"drafts": 4})
         editor.notify("spd-lsp/options", {"drafts": 4, "model": "owner/mine", "disabledLanguages": ["go"]})
         await until(lambda: len(loads.settings) == 2)
         assert loads.settings[1] == Settings(drafts=4, model="owner/mine", disabled_languages=("go",))
@@ -260,8 +253,7 @@ async def test_the_editor_changes_its_initial_options():
 async def test_no_model_is_loaded_while_completions_are_off():
     loads = Loads()
     async with session(loads) as editor:
-        await editor.start(initializationOptions={"enabled": False})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"enabled": False})
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == []
         status = await editor.status()
@@ -288,8 +280,7 @@ async def test_settings_that_need_no_reload_apply_at_once():
         loaded.append(settings)
         return fake
 
-    async with session(load) as editor:
-        await opened(editor)
+    async with editing(load) as editor:
         _, old = editor.send_request(COMPLETION, at(0, 4, 2))
         await until(lambda: fake.steps_taken)
         editor.notify("spd-lsp/options", OTHER_SETTINGS)
@@ -324,8 +315,7 @@ async def test_after_a_failure_any_change_tries_again():
             raise UserError("expected a model, found none; name one")
         return FakeCompleter()
 
-    async with session(load) as editor:
-        await opened(editor)
+    async with editing(load) as editor:
         editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
         await until(lambda: len(tries) == 2)
         await editor.ready()
@@ -344,8 +334,7 @@ def refuses_cuda(tries: list[Settings]) -> Callable[[Settings, Any], FakeComplet
 
 async def test_a_model_that_cannot_be_opened_leaves_the_bundled_one_where_it_is():
     tries: list[Settings] = []
-    async with session(refuses_cuda(tries)) as editor:
-        await opened(editor)
+    async with editing(refuses_cuda(tries)) as editor:
         editor.notify("spd-lsp/options", {"model": "owner/large", "device": "cuda"})
         await until(lambda: len(tries) == 2)
         await editor.ready()
@@ -361,8 +350,7 @@ async def test_a_model_that_cannot_be_opened_leaves_the_bundled_one_where_it_is(
 async def test_a_large_model_makes_room_for_another_and_comes_back_if_that_cannot_be_opened():
     tries: list[Settings] = []
     async with session(refuses_cuda(tries)) as editor:
-        await editor.start(initializationOptions={"model": "owner/large"})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"model": "owner/large"})
         editor.notify("spd-lsp/options", {"model": "owner/larger", "device": "cuda", "advanced": {"alpha": 0.25}})
         await until(lambda: len(tries) == 3)
         await editor.ready()
@@ -379,8 +367,7 @@ async def test_a_large_model_makes_room_for_another_and_comes_back_if_that_canno
 async def test_a_first_model_that_cannot_be_opened_is_replaced_by_the_bundled_one():
     tries: list[Settings] = []
     async with session(refuses_cuda(tries)) as editor:
-        await editor.start(initializationOptions={"model": "owner/large", "device": "cuda"})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"model": "owner/large", "device": "cuda"})
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of starter"]
         assert (await editor.status())["model"] == "starter"
@@ -393,8 +380,7 @@ async def test_the_model_that_is_loaded_completes_until_another_one_is_ready():
         assert settings.model == "starter" or gate.wait(20)
         return FakeCompleter(f"of {settings.model}")
 
-    async with session(load) as editor:
-        await opened(editor)
+    async with editing(load) as editor:
         editor.notify("spd-lsp/options", {"model": "owner/large"})
         for trigger in (1, 2):
             assert texts(await editor.request(COMPLETION, at(0, 4, trigger))) == ["of starter"]
@@ -409,8 +395,7 @@ async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any)
     fake = FakeCompleter()
     async with session(fake) as editor:
         editor.unanswered = {"workspace/configuration"}
-        await editor.start(PULLS)
-        await editor.ready()
+        await editor.start_and_load(PULLS)
         (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
         editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
         await until(lambda: fake.applied)
@@ -421,8 +406,7 @@ async def test_late_replies_are_harmless(monkeypatch: Any, caplog: Any):
     monkeypatch.setattr("spd_lsp.lsp.protocol.REPLY_TIMEOUT", 0.01)
     async with session(FakeCompleter()) as editor:
         editor.unanswered = {"workspace/configuration"}
-        await editor.start(PULLS)
-        await editor.ready()
+        await editor.start_and_load(PULLS)
         (late,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
         editor.send({"jsonrpc": "2.0", "id": late["id"], "result": [{"drafts": 7}]})
         assert (await editor.status())["kind"] == "normal"

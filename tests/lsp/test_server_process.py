@@ -168,8 +168,7 @@ sys.exit(""",
 
 async def test_notifications_leave_nothing_behind():
     async with process("-c", COUNTING) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("x = \n")
         before = await editor.request("test/futures")
         for version in range(2, 202):
@@ -198,8 +197,7 @@ async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path
     place = {"textDocument": at(6, 4)["textDocument"], "position": at(6, 4)["position"]}
     command = ("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu")
     async with process(*command) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open(source)
         for options, blocks in (({}, True), ({"oneLine": True}, False)):
             editor.notify("spd-lsp/options", options)
@@ -245,8 +243,7 @@ async def test_a_file_name_the_locale_cannot_encode_does_not_prevent_completion(
     for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
         monkeypatch.setenv(name, value)
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         for uri in ("file:///code/caf%C3%A9.py", "file:///code/%E9.py", "file:///code/app.py"):
             editor.open("import os\n\nprint(os.", uri)
         for uri in ("file:///code/app.py", "file:///code/caf%C3%A9.py", "file:///code/%E9.py"):
@@ -257,8 +254,7 @@ async def test_a_file_name_the_locale_cannot_encode_does_not_prevent_completion(
 @pytest.mark.slow
 async def test_another_number_of_drafts_applies_at_once_without_reloading_the_model(tmp_path: Path):
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         assert (await editor.status())["message"] == "the model is ready"
         editor.open("import os\n\nprint(os.")
         for drafts in (1, 4):
@@ -274,8 +270,7 @@ async def test_a_broken_file_as_the_model_is_named_once_and_the_bundled_model_go
     whole = STARTER_FILE.read_bytes()
     broken = {"no-model.gguf": b"GGUF" + bytes(1000), "cut-short.gguf": whole[: len(whole) // 2]}
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("import os\n\nprint(os.")
         before = await editor.request(COMPLETION, at(2, 9))
         for number, (name, content) in enumerate(broken.items(), 1):
@@ -303,8 +298,7 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(tm
     table = registry.install("team", write).path
     registry.assign_language("python", [("team", 0.3)])
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("import os\n\nprint(os.\nself._loop = self._")
         assert (await editor.request(COMPLETION, at(2, 9, 1)))["items"]
         os.truncate(table, 4096)
@@ -331,8 +325,7 @@ async def test_the_shipped_model_completes(tmp_path: Path, name: str):
     }
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
         options = {"maxTokens": 8, "drafts": 2}
-        await editor.start(capabilities, clientInfo={"name": name}, initializationOptions=options)
-        await editor.ready()
+        await editor.start_and_load(capabilities, clientInfo={"name": name}, initializationOptions=options)
         editor.open(SOURCE, "file:///code/reader.py")
         menu = (await editor.request(COMPLETION, place))["items"]
         assert 1 <= len(menu) <= 2

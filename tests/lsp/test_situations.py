@@ -95,8 +95,7 @@ async def editing(server: str, folder: Path, **more: Any) -> AsyncIterator[Edito
     """An editor at a server of this kind; by the end the server has logged no failure, and no code."""
     command = [part.format(record=folder / "record") for part in SERVERS[server]]
     async with process(*command, "--data-dir", str(folder / "data"), *SERVE) as (child, editor):
-        await editor.start(GHOST, **more)
-        await editor.ready()
+        await editor.start_and_load(GHOST, **more)
         yield editor
         log = await leave(child, editor)
         assert "Traceback" not in log and "boil_water" not in log, log
@@ -212,18 +211,3 @@ async def test_go_and_typescript_are_completed_also_in_a_document_without_a_file
         document = Document(editor, text, uri, language)
         document.type(typed)
         assert knows(await document.offered(), name)
-
-
-async def test_what_is_typed_in_a_cell_of_a_notebook_knows_the_cells_before_it(tmp_path: Path):
-    cells = [f"vscode-notebook-cell:/code/tea.ipynb#{name}" for name in "ab"]
-    documents = [
-        {"uri": uri, "languageId": "python", "version": 1, "text": text}
-        for uri, text in zip(cells, (CODE, "kettle.b"), strict=True)
-    ]
-    notebook = {"uri": "file:///code/tea.ipynb", "notebookType": "jupyter-notebook", "version": 1}
-    notebook["cells"] = [{"kind": 2, "document": uri} for uri in cells]
-    async with editing("starter", tmp_path) as editor:
-        params = {"notebookDocument": notebook, "cellTextDocuments": documents}
-        editor.notify("notebookDocument/didOpen", params)
-        place = {"textDocument": {"uri": cells[1]}, "position": {"line": 0, "character": 8}}
-        assert knows([draft["label"] for draft in await editor.request("spd-lsp/drafts", place)], "boil_water")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, opened, session, texts
+import pytest
+
+from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, editing, texts
 from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
@@ -14,7 +16,7 @@ COMPLETION = "textDocument/completion"
 SCRIPTED = """
 import dataclasses, sys
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.lsp import features, idle_work
+from spd_lsp.lsp import features, request_scheduler
 from spd_lsp.lsp.transport import serve
 from tests.lsp.lsp_client import FakeCompleter
 
@@ -25,7 +27,7 @@ class Scripted(FakeCompleter):
         completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
         return dataclasses.replace(result, completions=completions)
 
-idle_work.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
+request_scheduler.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
 completer = Scripted(seconds={seconds})
 made = features.create_server(lambda settings, report: completer)
 made.feature("test/asked")(lambda params: len(completer.requests))
@@ -71,36 +73,31 @@ class Typist:
 async def typist(seconds: float = 0.0) -> AsyncIterator[Typist]:
     program = SCRIPTED.replace("{drafts}", repr(DRAFTS)).replace("{seconds}", str(seconds))
     async with process("-c", program) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open("x = \n")
         yield Typist(editor)
 
 
-async def test_while_all_drafts_are_typed_along_with_the_model_is_not_asked():
-    async with typist() as user:
-        assert await user.shown() == ["compute(y)", "copy(y)", "count"]
-        assert await user.type("c") == ["ompute(y)", "opy(y)", "ount"]
-        assert await user.type("o") == ["mpute(y)", "py(y)", "unt"]
-        assert await user.asked() == 1
-
-
-async def test_the_best_draft_stays_first_and_new_ones_take_the_places_of_those_that_were_typed_otherwise():
-    async with typist() as user:
-        await user.shown()
-        for letter in "co":
-            await user.type(letter)
-        assert await user.type("m") == ["pute(y)", "pose(y)", "pute(z)"]
-        assert await user.asked() == 2
-
-
-async def test_where_the_best_draft_is_typed_otherwise_the_model_is_asked_and_others_that_are_left_come_last():
-    async with typist() as user:
-        await user.shown()
-        for letter in "co":
-            await user.type(letter)
-        assert await user.type("p") == ["ies", "ied", "y(y)"]
-        assert await user.asked() == 2
+@pytest.mark.parametrize(
+    ("seconds", "letters", "shown", "asked"),
+    [
+        (0.0, "", ["compute(y)", "copy(y)", "count"], 1),
+        (0.0, "co", ["mpute(y)", "py(y)", "unt"], 1),  # all drafts are typed along with
+        (0.0, "com", ["pute(y)", "pose(y)", "pute(z)"], 2),  # the best one stays first, new ones replace others
+        (0.0, "cop", ["ies", "ied", "y(y)"], 2),  # the best one is typed otherwise: others come last
+        (0.0, "copy", [], 3),  # and the model has nothing to say
+        (1.0, "co", ["mpute(y)", "py(y)", "unt"], 1),  # a slow model is asked only once no draft is left
+        (1.0, "cop", ["y(y)"], 1),
+    ],
+)
+async def test_drafts_that_are_typed_along_with_stay_and_the_model_is_asked_where_too_few_are_left(
+    seconds: float, letters: str, shown: list[str], asked: int
+):
+    async with typist(seconds) as user:
+        found = await user.shown()
+        for letter in letters:
+            found = await user.type(letter)
+        assert (found, await user.asked()) == (shown, asked)
 
 
 async def test_what_an_editor_showed_first_before_it_asked_stays_first_even_if_it_was_a_later_draft():
@@ -112,28 +109,9 @@ async def test_what_an_editor_showed_first_before_it_asked_stays_first_even_if_i
         assert await user.type("n") == ["t", "sel", "ting"]
 
 
-async def test_where_the_best_draft_is_typed_otherwise_and_the_model_has_nothing_to_say_nothing_is_shown():
-    async with typist() as user:
-        await user.shown()
-        for letter in "cop":
-            await user.type(letter)
-        assert await user.type("y") == []
-        assert await user.asked() == 3
-
-
-async def test_a_slow_model_is_asked_only_once_no_draft_is_left():
-    async with typist(seconds=1.0) as user:
-        await user.shown()
-        await user.type("c")
-        assert await user.type("o") == ["mpute(y)", "py(y)", "unt"]
-        assert await user.type("p") == ["y(y)"]
-        assert await user.asked() == 1
-
-
 async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
     completer = FakeCompleter("one(1)", "ones", "one + 1")
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["one(1)", "ones", "one + 1"]
         for number, letter in enumerate("one"):
             editor.send(edit(letter, 0, 4 + number, 4 + number, version=2 + number))
@@ -151,8 +129,7 @@ async def test_the_model_runs_once_for_a_draft_that_is_typed_through():
 
 async def test_a_result_answers_nothing_once_another_file_changed():
     completer = FakeCompleter()
-    async with session(completer) as editor:
-        await opened(editor)
+    async with editing(completer) as editor:
         await editor.request(COMPLETION, at(0, 4, 2))
         for text, uri in (("a = 1\n", "file:///code/b.py"), ("KEY=1\n", "file:///code/.env")):
             editor.open(text, uri)

@@ -51,8 +51,7 @@ async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Pa
         child,
         editor,
     ):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         editor.open(SOURCE)
         line, column = 5, len(SOURCE.splitlines()[-1])
         ghosts = await editor.request("textDocument/inlineCompletion", at(line, column))

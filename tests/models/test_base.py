@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spd_lsp.models.base import MAX_CACHED_PROMPTS, Engine
+from spd_lsp.models.base import Engine
 
 VOCABULARY = 50
 
@@ -71,21 +71,21 @@ def test_only_new_tokens_are_read():
 
 def test_returning_to_another_file_takes_no_pass():
     engine = Recorder()
-    files = [ids_of(200, seed) for seed in range(MAX_CACHED_PROMPTS)]
+    files = [ids_of(200, seed) for seed in range(Engine.most_prompts)]
     for ids in files:
         reads(engine, ids)
-    assert [reads(engine, ids) for ids in files] == [0] * MAX_CACHED_PROMPTS
-    assert [reads(engine, [*ids, 7]) for ids in files] == [1] * MAX_CACHED_PROMPTS
+    assert [reads(engine, ids) for ids in files] == [0] * Engine.most_prompts
+    assert [reads(engine, [*ids, 7]) for ids in files] == [1] * Engine.most_prompts
 
 
 def test_the_least_recently_used_prompt_is_evicted():
     engine = Recorder()
-    files = [ids_of(200, seed) for seed in range(MAX_CACHED_PROMPTS + 1)]
+    files = [ids_of(200, seed) for seed in range(Engine.most_prompts + 1)]
     for ids in files[:-1]:
         reads(engine, ids)
     reads(engine, files[0])
     reads(engine, files[-1])  # takes the place of files[1]
-    assert len(engine.prompts) == MAX_CACHED_PROMPTS
+    assert len(engine.prompts) == Engine.most_prompts
     assert reads(engine, files[0]) == 0
     assert reads(engine, files[1]) == 200
 

@@ -44,6 +44,16 @@ def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_fr
     assert BatchScheduler(engine).new_engine().forks_are_free == is_free
 
 
+@pytest.mark.parametrize(("editors", "prompts"), [(1, 4), (4, 16), (8, 16), (20, 20)])
+def test_all_editors_together_keep_a_bounded_number_of_prompts(engine, editors, prompts):
+    scheduler = BatchScheduler(engine)
+    engines = [scheduler.new_engine() for _ in range(editors)]
+    for number, own in enumerate(engines):
+        for seed in range(5):
+            own.prefill(ids_of(12, 5 * number + seed))
+    assert sum(len(own.prompts) for own in engines) == prompts
+
+
 @pytest.mark.parametrize("editors", [1, 2, 7])
 def test_engines_give_the_drafts_that_each_request_gets_alone(engine, editors):
     prompts = [ids_of(20 + 9 * number, number) for number in range(editors)]

@@ -124,6 +124,9 @@ def test_perplexity_is_measured_alone_and_with_the_table_of_the_main_language(
     assert perplexity["alone"] < 2 < perplexity["python only"]
     (repo / "more.py").write_text("value = compute(first, second)\n" * 9)
     assert set(run(registry, repo, companion_tables={"python": tmp_path / "gone.ngt"}).perplexity) == {"alone"}
+    for number in range(9):
+        (repo / f"{number}.py").write_text(f"# {number}\n" + "other = compute(third, fourth)\n" * 40)
+    assert run(registry, repo, incremental=True).perplexity == {}  # as a server builds, of which nobody reads it
 
 
 def test_roots_in_any_order_give_the_same_bytes_and_overlaps_count_once(

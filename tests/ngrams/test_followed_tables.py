@@ -99,14 +99,33 @@ def test_files_that_were_only_touched_and_those_changed_back_make_no_rebuild_due
     assert not sync.changed and not sync.is_outdated
 
 
-def test_a_rebuild_waits_for_git(live: LiveIndex, files: list[Path]):
+def test_scans_and_rebuilds_wait_for_git(live: LiveIndex, files: list[Path]):
+    """What it has changed so far would take the room of what it has not."""
     change(files)
+    rescan(live)
+    assert live.tables.outdated()
     lock = files[0].parent / ".git" / "index.lock"
     lock.touch()
-    rescan(live)
     assert not live.tables.outdated()
+    (files[0].parent / "new.py").write_text("new = 1\n")
+    rescan(live)
+    assert str(files[0].parent / "new.py") not in counted(live)
     os.utime(lock, (time.time() - 100, time.time() - 100))  # git was killed
-    assert live.tables.outdated()
+    rescan(live)
+    assert live.tables.outdated() and str(files[0].parent / "new.py") in counted(live)
+
+
+def test_what_is_imported_is_counted_though_other_files_have_filled_their_room(live: LiveIndex, files: list[Path]):
+    """As where git takes longer to change files than a scan to count them."""
+    sync = live.synced["mine"]
+    sync.ledger.overlay.max_ngrams = 1_000
+    show(live, files[0].parent / "asked.py", "import n117\n")
+    change(files[:100])
+    rescan(live)
+    assert sync.ledger.overlay.full
+    change(files)
+    rescan(live)
+    assert str(files[117]) in counted(live) and str(files[116]) not in counted(live)
 
 
 def test_a_checkout_is_looked_for_again_within_a_second_of_a_scan_whatever_it_counted(

@@ -13,9 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ngram_builders.ngrams import ORDERS
-from ngram_builders.registry.fitted_weights import write_fitted_weights
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.order_weights import expand_order_weights
 from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
@@ -116,27 +114,6 @@ def test_only_what_may_follow_says_how_sure_a_model_is(knows_six):
     assert taken == pytest.approx(weight_beside(0.99, *ORDER_WEIGHTS[4]), rel=1e-4)
 
 
-def test_where_tables_have_weights_of_their_own_those_that_know_the_longest_context_decide(tmp_path):
-    """After 1, 2 the first table alone knows both tokens; after 9, 2 each has seen the 2."""
-    tables = [table_of(tmp_path, [[1, 2, 3]], "a"), table_of(tmp_path, [[5, 2, 4]], "b")]
-    mine, yours, p = ((0.1,), (0.1, 0.3)), ((0.5,), (0.2, 0.6)), np.array([0.2, 0.3])
-    pools, candidates = [[table.columns] for table in tables], np.array([3, 4])
-    mixture = Mixture(pools, (0.9, 0.3), order_weights=[mine, yours])
-    both, either = mixture.mix([[1, 2], [9, 2]], candidates, p)
-    odds = (1 - 0.3) / (1 - 0.4 * (1 - (1 - 0.3)))  # of weights .1 and .3 beside a likeliest token of .3
-    rest = 1 - 0.4 * odds
-    expected = [rest * 0.2 + (0.3 + 0.1 * 0.75) * odds, rest * 0.3 + 0.1 * 0.25 * odds]
-    assert both == pytest.approx(expected)
-    bigram = 0.75 * weight_beside(0.3, 0.1) + 0.25 * weight_beside(0.3, 0.5)
-    assert either == pytest.approx([(1 - bigram) * 0.2 + bigram * 0.75, (1 - bigram) * 0.3 + bigram * 0.25])
-    everywhere = np.full(VOCABULARY, 1 / VOCABULARY)
-    assert mixture.mix([[1, 2], [5, 2], [7]], np.arange(VOCABULARY), everywhere).sum(axis=1) == pytest.approx(1.0)
-    ids, mixed = mixture.adjusted(2.0, 6).mix_top([[1, 2]], everywhere, 3)
-    assert mixed == pytest.approx(mixture.adjusted(2.0, 6).mix([[1, 2]], ids, everywhere[ids]))
-    silent = Mixture(pools, (0.9, 0.0), order_weights=[mine, yours])
-    assert silent.mix([[1, 2]], candidates, p)[0] == pytest.approx([rest * 0.2 + 0.4 * odds, rest * 0.3])
-
-
 def test_a_table_that_alone_knows_a_context_moves_the_model_as_far_as_its_weight(tmp_path):
     """Up to the usual weight; and it does not silence what others know of a shorter context."""
     table, other = table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7]], "b")
@@ -157,9 +134,9 @@ def test_what_each_table_decides_is_what_it_takes_from_a_model_that_is_sure_of_n
     tables = [table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7], [4, 5, 7]], "b")]
     pools, p = [[table.columns] for table in tables], np.full(VOCABULARY, 1e-9)
     for history in ([1, 2, 3, 4, 5], [9, 4, 5], [9, 5], [9]):
-        mixture = Mixture(pools, (0.05, 0.3), order_weights=[ORDER_WEIGHTS, ((0.2,), (0.1, 0.2))])
+        mixture = Mixture(pools, (0.05, 0.3))
         mixed = mixture.mix([history], np.array([6, 7]), p[:2])[0]
-        assert mixture.decided([history], pools) == pytest.approx(mixed, abs=1e-8)
+        assert mixture.decided([history]) == pytest.approx(mixed, abs=1e-8)
 
 
 def test_successors_are_what_followed_the_longest_known_context(tmp_path):
@@ -288,27 +265,13 @@ def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
     assert tables.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
 
 
-def test_each_table_has_the_weights_fitted_for_it_and_the_others_those_of_the_first(tmp_path):
-    registry = Registry(tmp_path / "data")
-    for name, weight in (("mine", 0.1), ("plain", 0.0), ("yours", 0.3)):
-        home = registry.install(
-            name, lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f")
-        ).path
-        if weight:
-            write_fitted_weights(home.parent, "model", expand_order_weights(((weight,),))[1:].tolist())
-    registry.assign_workspace(tmp_path, [("mine", 0.5), ("plain", 0.5), ("yours", 0.5)])
-    mixture = ServingTables(registry, "f", {}, model="model").mixture_for(tmp_path / "a.py", "python")
-    assert mixture.names == ("mine", "plain", "yours")
-    assert mixture.order_weights[:, 1, 0].tolist() == [0.1, 0.1, 0.3]
-
-
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
     by_order, _ = mixture.by_order(histories, candidates)
     plain = mixture.mix(histories, candidates, p)
     doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
-    rows = mixture.order_weights[0, 2]
+    rows = mixture.order_weights[2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
     odds = (1 - 0.5) * rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))

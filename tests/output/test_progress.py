@@ -1,6 +1,9 @@
-"""One progress for all commands: bars on a terminal after a second, and a word for who stops a long one."""
+"""One progress for all commands: bars on a terminal, lines in a log, and a word for who stops a long one."""
 
 from __future__ import annotations
+
+import re
+import time
 
 import click
 from click.testing import CliRunner
@@ -26,6 +29,19 @@ def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
     monkeypatch.setattr("spd_lsp.output.progress.SHOW_AFTER", 60.0)
     stages()
     assert "MB" not in capsys.readouterr().err
+
+
+def test_a_log_has_a_line_now_and_then_with_the_estimated_end(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with progress() as report:
+        for second in range(0, 95, 5):
+            now[0] = float(second)
+            report("counts", 2 + second // 10, 20)
+        report("table", 0, 0)
+    expected = [rf"counts: {done} of 20, done about \w+ \d\d:\d\d" for done in (5, 8, 11)]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3 and all(map(re.fullmatch, expected, lines))
 
 
 def test_who_stops_a_command_that_can_go_on_is_told_so():

@@ -104,8 +104,7 @@ def test_drafts_on_a_terminal_are_printable_and_their_json_is_json(tmp_path: Pat
 @pytest.mark.slow
 async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) -> None:
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
-        await editor.start(initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"})
         editor.open(CODE + "alarm(")
         menu = await editor.request("textDocument/completion", at(12, 6))
         ghosts = await editor.request("textDocument/inlineCompletion", at(12, 6, 1))
@@ -116,8 +115,7 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         assert told and not any(map(HIDDEN_CHARACTERS.search, told)), told
     hostile = ("serve", "--device", "cpu", "--model", f"./{TITLE}\u202e")
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *hostile) as (_, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         status = await editor.status()
         assert status["problem"] and not HIDDEN_CHARACTERS.search(status["problem"])
 

@@ -94,7 +94,8 @@ class SplitSource:
 
     def edited(self, line: bytes) -> tuple[Tree, bytes]:
         """Return the base tree told of another cursor's line, and the document with that line."""
-        tree, start = self.base.copy(), len(self.above)
+        tree = self.base.copy()
+        start = len(self.above)
         points = [end_of(self.above + text) for text in (b"", self.filler, line)]
         tree.edit(start, start + len(self.filler), start + len(line), *points)
         return tree, self.above + line + self.below
@@ -109,7 +110,8 @@ def _parse_again(language: Language, before: _Base | None, source: bytes) -> Tre
     """Parse a source where it differs from the last one."""
     if before is None:
         return parse_within_budget(language, source)
-    old, tree = before.source, before.tree.copy()
+    old = before.source
+    tree = before.tree.copy()
     start = _common_prefix(old, source)
     rest = min(len(old), len(source)) - start
     same = _common_prefix(old[len(old) - rest :][::-1], source[len(source) - rest :][::-1])

@@ -52,7 +52,8 @@ def processes_of(process: int) -> list[int]:
     """A process and those that it started, and these; it alone where the system does not say."""
     found = [process]
     for one in found:
-        found += map(int, read_proc(one, f"task/{one}/children").split())
+        for thread in Path("/proc").glob(f"{one}/task/*"):  # a process is listed with the thread that started it
+            found += map(int, read_proc(one, f"task/{thread.name}/children").split())
     return found
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spd_lsp.completion.completer import Completer, CompletionModel
+from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import CompletionShape, build_context
 from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import Offer, OfferInputs, keep_parseable, make_offer, offer_alone
@@ -22,6 +22,7 @@ from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
 from spd_lsp.evaluation.quality.lexeme_index import Surroundings, find_copies
+from spd_lsp.models.base import Engine
 from spd_lsp.ngrams.mixture import Mixture, adjusted
 from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
@@ -75,7 +76,7 @@ def _evidence(one: Completion) -> tuple[str, float, tuple[int, int, int] | None]
 class ArmRunner:
     """A model and its tokenizer, completing with any arm."""
 
-    def __init__(self, model: CompletionModel, tokens: ModelTokenizer, settings: Settings) -> None:
+    def __init__(self, model: Engine, tokens: ModelTokenizer, settings: Settings) -> None:
         self.model = model
         self.tokens = tokens
         self.settings = settings
@@ -90,7 +91,7 @@ class ArmRunner:
         )
         context = dataclasses.replace(context, shape=shape or context.shape)
         document = OpenDocument("", None, language, source)
-        prompt = self.completer.prompt(context, document)
+        prompt = self.completer.prompt(context)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
 
     def warm_up(self, request: ArmRequest) -> float:

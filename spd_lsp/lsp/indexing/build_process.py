@@ -45,7 +45,8 @@ class BuildTask:
 async def run_build(task: BuildTask) -> AsyncGenerator[BuildEvent, None]:
     """Run a build; the last event is not PROGRESS."""
     command = python("spd_lsp.commands.index_folder", json.dumps(asdict(task)))
-    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    pipe = subprocess.PIPE
+    nothing = subprocess.DEVNULL
     try:
         process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=nothing, cwd=NEUTRAL_CWD, creationflags=BACKGROUND

@@ -333,5 +333,5 @@ def _list_tables(registry: Registry, folder: Path, fingerprint: str) -> list[dic
 
 
 def _use_tables(registry: Registry, folder: Path, names: Sequence[str]) -> None:
-    """Serve the folder from these tables only, with their own weights; without names, from those that fit."""
-    registry.assign_workspace(folder, [(name, registry.find(name).weight) for name in map(str, names)])
+    """Serve the folder from these tables only; without names, from those that fit."""
+    registry.assign_workspace(folder, [(registry.find(name).name, None) for name in map(str, names)])

@@ -6,6 +6,7 @@ Sessions at a socket share the model.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import json
 import logging
@@ -14,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 3.0  # between two looks whether the editor still runs
+_ARENAS = -8  # M_ARENA_MAX of mallopt(3)
+_LARGE = -3  # M_MMAP_THRESHOLD
+_HEALTHY_SECONDS = 2.0  # within which the event loop answers
 _MAX_EXIT_SECONDS = 2.0  # for threads that still run; one may wait forever, as for a file on a lost network disk
 _COLLECT_DELAY = 1.0  # seconds for the threads and tasks of a session to end
 
@@ -107,33 +112,60 @@ class SharedModel:
                 self._scheduler = BatchScheduler(self._open_model(folder, device, report))
             return self._scheduler.new_engine()
 
+    def release_memory(self) -> None:
+        """Give back what sessions that have ended needed."""
+        if self._scheduler is not None:
+            self._scheduler.engine.release_memory()
+
 
 def serve_many(
-    path: Path,
-    make_server: Callable[[], SpdServer],
-    announce: Callable[[], None] = lambda: None,
-    *,
-    max_sessions: int = 64,
-    verbose: int = 0,
+    path: Path, sessions: Sessions, announce: Callable[[], None] = lambda: None, *, verbose: int = 0
 ) -> None:
     """Serve every editor that connects to a socket with a server of its own, until the process is ended."""
     _set_up_process(verbose)
+    _return_memory_soon()
 
     async def serve() -> None:
-        async with await listen(path, Sessions(make_server, max_sessions).serve) as listener:
+        async with await listen(path, sessions.serve) as listener:
+            sessions.loop = asyncio.get_running_loop()
             announce()
             await listener.serve_forever()
 
     asyncio.run(serve())
 
 
+def _return_memory_soon() -> None:
+    """Have the sessions' many threads allocate from few heaps, and large arrays be returned to the system."""
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # of other C libraries than GNU's
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_ARENAS, 2)
+            mallopt(_LARGE, 256 << 10)
+
+
 class Sessions:
     """The editors that share a server, and no more of them than allowed."""
 
-    def __init__(self, make_server: Callable[[], SpdServer], max_sessions: int) -> None:
+    def __init__(
+        self,
+        make_server: Callable[[], SpdServer],
+        max_sessions: int = 64,
+        release_memory: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`release_memory` is called in a thread of its own once what a session held is gone."""
         self.make_server = make_server
+        self.release_memory = release_memory
+        self.collecting: asyncio.TimerHandle | None = None  # once for all sessions that end at the same time
         self.max_sessions = max_sessions
         self.open = 0
+        self.loop: asyncio.AbstractEventLoop | None = None  # once they are served
+
+    def are_answered(self) -> bool:
+        """Whether the event loop does what it is asked to. Called by other threads."""
+        done = threading.Event()
+        if self.loop is not None:
+            self.loop.call_soon_threadsafe(done.set)
+        return done.wait(_HEALTHY_SECONDS)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a new connection, if it is the user's own."""
@@ -151,12 +183,21 @@ class Sessions:
                 await session(self.make_server(), reader, out)
             finally:
                 self.open -= 1
-                asyncio.get_running_loop().call_later(_COLLECT_DELAY, self._collect_garbage)
+                if self.collecting is not None:
+                    self.collecting.cancel()
+                loop = asyncio.get_running_loop()
+                self.collecting = loop.call_later(_COLLECT_DELAY, self._give_back)
 
-    def _collect_garbage(self) -> None:
-        """Free the reference cycles of ended sessions while nobody waits."""
-        if not self.open:
-            gc.collect()
+    def _give_back(self) -> None:
+        """Free the reference cycles of ended sessions, and have the system get their memory."""
+        gc.collect()
+        threading.Thread(target=self._release, daemon=True).start()
+
+    def _release(self) -> None:
+        self.release_memory()
+        if sys.platform == "linux":
+            with suppress(AttributeError):  # of other C libraries than GNU's
+                ctypes.CDLL(None).malloc_trim(0)
 
 
 def _too_many_editors(max_sessions: int) -> bytes:

@@ -19,7 +19,7 @@ from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
 from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
 from spd_lsp.models.checkpoint.weight_files import check_index
-from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path, is_server
 
 STARTER = "starter"
 _MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
@@ -42,26 +42,28 @@ def absolute_model_name(model: str) -> str:
 
 
 def _find(model: str, report: Callable[[str], None]) -> Path:
+    from spd_lsp.models.llama.prepared import prepare, prepare_vocabulary  # needs NumPy, and `--help` does not
+
     if model == NO_MODEL:
-        return _prepare_vocabulary(starter_file(), report)
-    if model == STARTER:
-        return _prepare_gguf(starter_file(), model, report)
+        return prepare_vocabulary(starter_file(), report)
+    if model == STARTER or is_server(model):  # which the bundled model stands in for
+        return prepare(starter_file(), STARTER, report)
     if STORED_GGUF.fullmatch(model):
         program, _, name = model.partition(":")
         path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
-        return _prepare_gguf(path, model, report)
+        return prepare(path, model, report)
     if is_path(model):
         path = Path(expand_home(model))
         if path.is_dir():
             gguf = find_in_folder(path)
-            return _prepare_gguf(gguf, gguf.name, report) if gguf else _complete(path, model)
+            return prepare(gguf, gguf.name, report) if gguf else _complete(path, model)
         if is_gguf(model) and path.is_file():
-            return _prepare_gguf(path, path.name, report)
+            return prepare(path, path.name, report)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
     raise UserError(
         f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
-        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, or `starter`"
+        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, a server's http://HOST:PORT, or `starter`"
     )
 
 
@@ -73,26 +75,12 @@ def starter_file() -> Path:
     raise UserError(f"{folder} has no GGUF file, which the bundled model is; install spd-lsp again")
 
 
-def _prepare_vocabulary(path: Path, report: Callable[[str], None]) -> Path:
-    """The folder that stands for a file's vocabulary. Imported late as well."""
-    from spd_lsp.models.llama.prepared import prepare_vocabulary
-
-    return prepare_vocabulary(path, report)
-
-
 def companion_folder(folder: Path) -> Path:
     """Where the files that come with a model lie: beside its GGUF file, if the folder stands for one."""
     from spd_lsp.models.llama.prepared import read_source
 
     source = read_source(folder)
     return Path(source.path).parent if source else folder
-
-
-def _prepare_gguf(path: Path, name: str, report: Callable[[str], None]) -> Path:
-    """The folder that stands for a GGUF file. Imported late, as it needs NumPy, and `--help` does not."""
-    from spd_lsp.models.llama.prepared import prepare
-
-    return prepare(path, name, report)
 
 
 def _complete(folder: Path, model: str) -> Path:

@@ -17,7 +17,7 @@ _DAMAGES = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 def tensor_sizes(folder: Path) -> list[int]:
     """How many numbers each tensor in a folder has; damaged files, which are reported when opened, have none."""
-    return [size for _, _, size in _stored(folder)]
+    return [size for path in _weight_files(folder) for size in _sizes_in(path)]
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -30,12 +30,7 @@ def _weight_files(folder: Path) -> list[Path]:
         return sorted(folder.glob("*.safetensors"))
 
 
-def _stored(folder: Path) -> list[tuple[str, str, int]]:
-    """The name and the type of each tensor in a folder, and how many numbers it has."""
-    return [tensor for path in _weight_files(folder) for tensor in _stored_in(path)]
-
-
-def _stored_in(path: Path) -> list[tuple[str, str, int]]:
+def _sizes_in(path: Path) -> list[int]:
     if not path.is_file():  # a pipe would be read forever
         return []
     try:
@@ -44,8 +39,7 @@ def _stored_in(path: Path) -> list[tuple[str, str, int]]:
             if length > min(path.stat().st_size, _MAX_HEADER_BYTES):
                 return []
             header = json.loads(file.read(length))
-        tensors = [(name, tensor) for name, tensor in header.items() if name != "__metadata__"]
-        return [(name, str(each["dtype"]), math.prod(map(int, each["shape"]))) for name, each in tensors]
+        return [math.prod(map(int, each["shape"])) for name, each in header.items() if name != "__metadata__"]
     except _DAMAGES:
         return []
 

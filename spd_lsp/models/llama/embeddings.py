@@ -30,7 +30,8 @@ class TokenEmbeddings:
         self.width, self.count = tensor.shape
         self.kind = GGMLQuantizationType(tensor.kind)
         self.row_bytes = _tensor_bytes(tensor) // self.count
-        self.offset, self.file_size = tensor.offset, header.sizes[tensor.path]
+        self.offset = tensor.offset
+        self.file_size = header.sizes[tensor.path]
         self.file = tensor.path.open("rb", buffering=0)
         weakref.finalize(self, self.file.close)
         self.lock = threading.Lock()  # the file has one position
@@ -77,7 +78,8 @@ def _tensor_bytes(tensor: TensorInfo) -> int:
 def check_tensors(header: GgufHeader) -> None:
     """`UserError` for files that are shorter than their weights, or that have no embeddings or odd ones."""
     for name, tensor in header.tensors.items():
-        end, size = tensor.offset + _tensor_bytes(tensor), header.sizes[tensor.path]
+        end = tensor.offset + _tensor_bytes(tensor)
+        size = header.sizes[tensor.path]
         if end > size:
             raise UserError(
                 f"{tensor.path} is cut off: it has {size:,} bytes, and the weight {name[:80]!r} ends at "

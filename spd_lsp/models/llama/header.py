@@ -250,7 +250,8 @@ class _Cursor:
         """A list of texts, each of which takes eight bytes at least."""
         if count > (self.end - self.place) // 8:
             raise _Damaged("its header is damaged or cut off")
-        place, length = self.place, struct.Struct("<Q").unpack_from
+        place = self.place
+        length = struct.Struct("<Q").unpack_from
         texts = []
         for _ in range(count):
             start = place + 8

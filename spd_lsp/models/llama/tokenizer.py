@@ -1,26 +1,29 @@
-"""The tokenizer in a GGUF file's metadata as a tokenizer.json, checked against llama.cpp's own."""
+"""The tokenizer in a GGUF file's metadata as a tokenizer.json, checked against llama.cpp's own.
+
+In SentencePiece vocabularies blanks are letters, and what no token spells becomes bytes. llama.cpp joins the two
+neighbours whose token has the highest score, the leftmost of equals. So the merges are the pairs that make a
+token, in the order of the scores.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.llama.header import GgufHeader
 from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE, OWN_CUTS, PATTERNS, pre_tokenizer
-from spd_lsp.models.llama.sentencepiece import (
-    is_fill_mark,
-    merges_by_score,
-    original_names,
-    sentencepiece_rules,
-)
 
 _PREFIX = "tokenizer.ggml."
 _BYTE_LEVEL, _SENTENCEPIECE, _MERGED_SENTENCEPIECE = "gpt2", "llama", "gemma4"  # llama.cpp's names
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = range(1, 6)
+_BLANK = "▁"
+_MAX_LENGTH = 256  # characters of a token that is made of others; a crafted file may have longer ones
+_FILL_MARKS = tuple(f"{_BLANK}<{name}>" for name in ("PRE", "MID", "SUF", "EOT"))  # of Code Llama
 
 
 def cuts_itself(header: GgufHeader) -> bool:
@@ -96,12 +99,12 @@ def _byte_level_rules(header: GgufHeader, bos: int | None) -> dict[str, Any]:
 def _sentencepiece(header: GgufHeader, bos: int | None) -> Tokenizer:
     """A vocabulary whose tokens have scores, or merges in the same letters."""
     names, kinds = _vocabulary(header)
-    names = original_names(names)
-    kinds = [_CONTROL if is_fill_mark(name) else kind for name, kind in zip(names, kinds, strict=True)]
+    names = _original_names(names)
+    kinds = [_CONTROL if _is_fill_mark(name) else kind for name, kind in zip(names, kinds, strict=True)]
     has_scores = header.metadata[_PREFIX + "model"] == _SENTENCEPIECE
     pieces = {name: i for i, name in enumerate(names) if kinds[i] == _NORMAL}
-    merges = merges_by_score(header, pieces) if has_scores else list(_merges(header, pieces))
-    rules = sentencepiece_rules(
+    merges = _merges_by_score(header, pieces) if has_scores else list(_merges(header, pieces))
+    rules = _sentencepiece_rules(
         blank_first=bool(header.metadata.get(_PREFIX + "add_space_prefix", has_scores)),
         unknown=next((name for name, kind in zip(names, kinds, strict=True) if kind == _UNKNOWN), None),
     )
@@ -164,3 +167,43 @@ def _opening(names: list[str], bos: int | None) -> dict[str, Any] | None:
         "pair": [begin, first, second],
         "special_tokens": known,
     }
+
+
+def _sentencepiece_rules(*, blank_first: bool, unknown: str | None) -> dict[str, Any]:
+    """What a tokenizer.json says of such a vocabulary beside its tokens. blank_first: one before every text."""
+    blanks = {"type": "Replace", "pattern": {"String": " "}, "content": _BLANK}
+    back = {"type": "Replace", "pattern": {"String": _BLANK}, "content": " "}
+    first = [{"type": "Prepend", "prepend": _BLANK}] if blank_first else []
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if blank_first else []
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*first, blanks]},
+        "decoder": {"type": "Sequence", "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
+        "model": {"type": "BPE", "byte_fallback": True, "fuse_unk": True, "unk_token": unknown},
+    }
+
+
+def _original_names(names: Sequence[str]) -> list[str]:
+    """The names that tokens had before llama.cpp's converter wrote blanks into those of marks."""
+    return [mark if (mark := name.replace(" ", _BLANK)) in _FILL_MARKS else name for name in names]
+
+
+def _is_fill_mark(name: str) -> bool:
+    """Whether a token marks something although a file may say that it is text."""
+    return name in _FILL_MARKS
+
+
+def _merges_by_score(header: GgufHeader, pieces: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The pairs of pieces that make a piece, highest score first."""
+    scores = header.metadata.get("tokenizer.ggml.scores")
+    if not isinstance(scores, np.ndarray) or len(scores) <= max(pieces.values(), default=0):
+        raise UserError(f"{header.path} has no scores of its tokens; fetch it again")
+    ordered = sorted(pieces, key=lambda name: (-float(scores[pieces[name]]), pieces[name]))
+    return [pair for name in ordered if len(name) <= _MAX_LENGTH for pair in _pairs(name, pieces)]
+
+
+def _pairs(name: str, pieces: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The pairs that make a piece, the longest beginning first: where two of them overlap, it is the leftmost."""
+    for cut in range(len(name) - 1, 0, -1):
+        left, right = name[:cut], name[cut:]
+        if left in pieces and right in pieces:
+            yield left, right

@@ -70,7 +70,8 @@ def _embedding_scale(engine: LlamaEngine, name: str) -> float:
 
 def _mixed_logits(engine: LlamaEngine, ids: list[int]) -> Floats:
     """The logits after each id, all read as mixtures. [T, V]."""
-    cache, halves = engine.new_cache(), np.array([0.5, 0.5])
+    cache = engine.new_cache()
+    halves = np.array([0.5, 0.5])
     return np.concatenate([engine.forward([((token, token), halves)], cache) for token in ids])
 
 

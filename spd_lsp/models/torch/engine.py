@@ -1,6 +1,7 @@
 """Any causal language model in transformers, on a CPU or a GPU; the steps of several requests are one pass.
 
-Legend: N rows, T positions, M mixed tokens, D width, V vocabulary.
+Legend: N rows of one text, R rows of all, T positions, L those of the longest text, M mixed tokens, D width,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 from transformers import DynamicCache
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput, WeightedTokens
-from spd_lsp.models.torch.padded_step import padded_step
 
 
 class TransformersEngine(Engine):
@@ -76,7 +77,7 @@ class TransformersEngine(Engine):
     def _step_together(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """One step of the rows of several requests. [N, V] for each."""
         embeds = superpose_embeddings(self.network, [mixture for each in inputs for mixture in each.mixtures])
-        logits = _as_floats(padded_step(self.network, embeds, [each.cache.kv for each in inputs]))
+        logits = _as_floats(_padded_step(self.network, embeds, [each.cache.kv for each in inputs]))
         ends = np.cumsum([len(each.mixtures) for each in inputs])[:-1]
         return [np.array(rows) for rows in np.split(logits, ends)]  # no request keeps what others got
 
@@ -87,7 +88,8 @@ class TransformersEngine(Engine):
 
 def superpose_embeddings(network: Any, mixtures: Sequence[WeightedTokens]) -> torch.Tensor:
     """x~ = sum_i gamma_i z_i of each mixture, z_i the input embedding as the model itself scales it. [N, D]."""
-    embedding, rows = network.get_input_embeddings(), []
+    embedding = network.get_input_embeddings()
+    rows = []
     for ids, weights in mixtures:
         z = embedding(torch.tensor(list(ids), device=embedding.weight.device))  # [M, D]
         gamma = torch.as_tensor(np.asarray(weights), dtype=z.dtype, device=z.device)  # [M]
@@ -136,3 +138,51 @@ class TransformersCache:
         selected = self.fork(self.length)
         selected.kv.batch_select_indices(torch.tensor(list(parents)))
         return selected
+
+
+def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCache]) -> torch.Tensor:
+    """Read one more position in each row of all texts [R, D] and add it to their caches; the logits [R, V].
+
+    Padding is on the left so that what a text sees stands where it stood: sliding windows look back from the end.
+    """
+    layers: list[Any] = [text.layers for text in texts]
+    rows = [len(first.keys) for first, *_ in layers]
+    lengths = [text.get_seq_length() for text in texts]
+    longest = max(lengths)
+    row_lengths = torch.tensor(np.repeat(lengths, rows), device=embeds.device)  # [R]
+    places = torch.arange(longest + 1, device=embeds.device)  # [L + 1]
+    together = _join(layers, longest)
+    out = network(
+        inputs_embeds=embeds[:, None],
+        attention_mask=(places >= longest - row_lengths[:, None]).long(),  # [R, L + 1]
+        position_ids=row_lengths[:, None],
+        past_key_values=together,
+        use_cache=True,
+    )
+    _add_last_position(together, texts, rows)
+    logits: torch.Tensor = out.logits[:, -1]
+    return logits
+
+
+def _join(layers: Sequence[Any], length: int) -> DynamicCache:
+    """The rows of all texts as one cache of a length, with zeros before the shorter ones."""
+    together = DynamicCache()
+    for number, alike in enumerate(zip(*layers, strict=True)):
+        keys = torch.cat([_padded(layer.keys, length) for layer in alike])
+        values = torch.cat([_padded(layer.values, length) for layer in alike])
+        together.update(keys, values, number)
+    return together
+
+
+def _padded(kv: torch.Tensor, length: int) -> torch.Tensor:
+    """Keys or values [N, H, T, C] with zeros before them: [N, H, length, C]."""
+    return pad(kv, (0, 0, length - kv.shape[-2], 0))
+
+
+def _add_last_position(together: DynamicCache, texts: Sequence[DynamicCache], rows: Sequence[int]) -> None:
+    """Give each text what the pass has added to its rows."""
+    layers: list[Any] = together.layers
+    for number, layer in enumerate(layers):
+        keys, values = layer.keys[:, :, -1:].split(rows), layer.values[:, :, -1:].split(rows)
+        for text, new_keys, new_values in zip(texts, keys, values, strict=True):
+            text.update(new_keys, new_values, number)

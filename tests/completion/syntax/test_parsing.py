@@ -161,8 +161,7 @@ def test_what_a_process_has_read_does_not_stay_in_memory(monkeypatch: pytest.Mon
 async def test_a_server_survives_what_its_parser_does_not() -> None:
     """Over real pipes, with the model that comes with the package."""
     async with process("-m", "spd_lsp", "serve") as (child, editor):
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         for name, nest in KILLERS[:2]:
             uri = f"file:///{name}"
             editor.open(f"{nest * 30_000}\nclass A {{\n    int f() {{\n", uri=uri, language=name)

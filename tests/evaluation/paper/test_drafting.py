@@ -19,6 +19,7 @@ from spd_lsp.evaluation.paper.drafting import (
 from spd_lsp.evaluation.paper.passages import Passage, RepositorySplit
 from spd_lsp.evaluation.paper.perplexity import measure, summarise
 from spd_lsp.models.load import load
+from spd_lsp.models.logits import log_softmax
 from tests.conftest import STARTER
 
 CODE = (
@@ -67,8 +68,10 @@ def test_each_draft_is_judged_after_the_same_prefix(writer: DraftWriter, passage
     read, truth = passages[0].prefix(32), passages[0].continuation(5)
     alone = nats(writer.model, read, [truth])[0]
     among = nats(writer.model, read, [[5, 6, 7], truth])[1]
-    likely = load(STARTER, "cpu").token_probabilities([*read, *truth])[0, -5:]
-    assert alone == pytest.approx(-np.log(likely), abs=0.1)  # read in other pieces, rounded to 8 bits otherwise
+    model = load(STARTER, "cpu")
+    log_p = log_softmax(model.forward_ids([[*read, *truth]], model.new_cache())[0])[-6:-1]
+    likely = log_p[np.arange(5), list(truth)]
+    assert alone == pytest.approx(-likely, abs=0.1)  # read in other pieces, rounded to 8 bits otherwise
     assert among == pytest.approx(alone, abs=1e-3)
 
 

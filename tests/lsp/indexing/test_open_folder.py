@@ -66,8 +66,7 @@ async def opened(
         assert isinstance(editor, Session) and child.stderr
         logging = asyncio.ensure_future(editor.read_log(child.stderr))
         try:
-            await editor.start(capabilities, workspaceFolders=named, **more)
-            await editor.ready()
+            await editor.start_and_load(capabilities, workspaceFolders=named, **more)
             yield editor
             await editor.request("shutdown")
             editor.notify("exit")

@@ -30,8 +30,7 @@ async def editor(tmp_path: Path) -> AsyncIterator[Editor]:
         built = CliRunner().invoke(main, ["--data-dir", str(data), "build-ngrams", str(folder)])
         assert built.exit_code == 0, built.output
     async with session(load_completer, Settings(data_dir=str(data), indexing="off")) as editor:
-        await editor.start(MENU, rootUri=(tmp_path / "shop").as_uri())
-        await editor.ready()
+        await editor.start_and_load(MENU, rootUri=(tmp_path / "shop").as_uri())
         yield editor
 
 

@@ -83,8 +83,7 @@ async def editor_at(server: Listener, **options: object) -> AsyncIterator[Editor
     async with connected(server) as streams:
         editor = Editor(*streams)
         try:
-            await editor.start(initializationOptions=options)
-            await editor.ready()
+            await editor.start_and_load(initializationOptions=options)
             yield editor
         finally:
             editor.listening.cancel()

@@ -54,7 +54,7 @@ def test_a_server_that_dies_is_named_and_ends_it_with_1(tmp_path: Path):
         assert editor.wait(TIMEOUT) == 1
         assert editor.stderr
         told = editor.stderr.read().decode()
-    assert f"the server at {tmp_path / 'server.sock'} ended the connection" in told
+    assert f"the server at {tmp_path / 'server.sock'} closed the connection" in told
     assert "Traceback" not in told
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
+from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
 from tests.lsp.lsp_client import Editor, at
 from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
@@ -89,7 +94,7 @@ class Endless:
             time.sleep(0.001)
 
 make = lambda: features.create_server(lambda settings, report: Endless())
-serve.serve_many(Path(sys.argv[1]), make)
+serve.serve_many(Path(sys.argv[1]), serve.Sessions(make))
 """
 
 
@@ -106,8 +111,7 @@ async def test_an_editor_that_vanishes_with_many_requests_open_leaves_no_error(t
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.05)
         editor = Editor(*await asyncio.open_unix_connection(path))
-        await editor.start()
-        await editor.ready()
+        await editor.start_and_load()
         return editor
 
     vanishes = await editor()
@@ -145,8 +149,7 @@ async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_
     )
     assert child.stdin and child.stdout
     editor = Editor(child.stdout, child.stdin)
-    await editor.start()
-    await editor.ready()
+    await editor.start_and_load()
     editor.open(CODE, "file:///c.py")
     assert len(await labels(editor, "file:///c.py", 2, 18)) == 3
     await editor.request("shutdown")
@@ -155,6 +158,80 @@ async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_
 
 
 @pytest.mark.slow
+def get(url: str, **headers: str) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+async def test_metrics_and_health_are_served_beside_the_socket_without_a_word_of_code(tmp_path: Path):
+    with run_listener(tmp_path, "--metrics", "127.0.0.1:0") as server:
+        address = server.wait_for_log("metrics at").split()[-1]
+        health = address.replace("/metrics", "/health")
+        async with editor_at(server) as editor:
+            editor.open("import argparse\nsecret_name = argparse.")
+            assert await editor.request(COMPLETION, at(1, 23))
+            status, text = get(address)
+        counts = dict(line.split() for line in text.splitlines() if not line.startswith("#"))
+        assert status == 200 and "secret_name" not in text
+        assert (counts["spd_lsp_sessions"], counts["spd_lsp_answers_total"]) == ("1", "1.0")
+        assert float(counts["spd_lsp_forward_passes_total"]) > 0
+        assert float(counts["spd_lsp_resident_bytes"]) > 10_000_000 or sys.platform != "linux"
+        assert get(health) == (200, '{"status": "ok"}\n')
+        assert get(health, Origin="https://example.org")[0] == get(health, Host="example.org")[0] == 403
+        assert get(health.replace("/health", "/other"))[0] == 404
+
+
+MODULE = "".join(
+    f"def compute_{n}(values):\n    return [value + {n} for value in values]\n\n\n" for n in range(60)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system tells no memory of its own")
+async def test_an_editor_costs_little_memory_which_is_given_back_when_it_leaves(tmp_path: Path):
+    """The bound that SECURITY.md and the guide state, with the model of the tests, whose cache is smaller."""
+    with run_listener(tmp_path) as server:
+        used = {}
+        async with contextlib.AsyncExitStack() as stay:
+            for number in range(4):
+                await work(await stay.enter_async_context(editor_at(server)), number)
+            used["four"] = await settled(server.process.pid)
+            async with contextlib.AsyncExitStack() as leave:
+                for number in range(4, 16):
+                    await work(await leave.enter_async_context(editor_at(server)), number)
+                used["sixteen"] = await settled(server.process.pid)
+            used["left"] = await settled(server.process.pid)
+    assert used["sixteen"] - used["four"] < 12 * 20, used
+    assert used["left"] - used["four"] < (used["sixteen"] - used["four"]) / 2 + 10, used
+
+
+async def work(editor: Editor, number: int) -> None:
+    """Ask at several places of a file."""
+    editor.open(f"# {number}\n{MODULE}", f"file:///code/{number}.py")
+    for line in range(21, 221, 40):
+        await editor.request(COMPLETION, at(line, 20, uri=f"file:///code/{number}.py"))
+
+
+async def settled(process: int) -> float:
+    """The memory of a process that it shares with no other, in MB, once what ended is collected."""
+    await asyncio.sleep(3)
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private", "Swap:"))) / 1024
+
+
+@pytest.mark.parametrize(
+    "options", [("--stdio", "--metrics", "127.0.0.1:0"), ("--socket", "s", "--metrics", "0.0.0.0:0")]
+)
+def test_metrics_are_for_this_machine_and_belong_to_a_socket(options: tuple[str, ...]):
+    refused = CliRunner().invoke(main, ["serve", *options])
+    assert refused.exit_code == 1 and ("--socket" in refused.stderr or "other machines" in refused.stderr)
+
+
 def test_a_model_is_opened_once_and_again_only_after_a_failure():
     from spd_lsp.models.torch.engine import TransformersEngine
 

@@ -59,8 +59,7 @@ async def test_a_damaged_file_leaves_the_server_running_and_says_why(starter, tm
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(starter.read_bytes()[:-100])
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve") as (_, editor):
-        await editor.start(initializationOptions={"model": str(cut), "indexing": "off"})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"model": str(cut), "indexing": "off"})
         assert "cut off" in json.dumps(await editor.status())
 
 
@@ -70,8 +69,7 @@ async def test_a_file_cut_short_while_it_is_used_leaves_the_server_running(start
     used = tmp_path / "used.gguf"
     used.write_bytes(starter.read_bytes())
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve") as (child, editor):
-        await editor.start(initializationOptions={"model": str(used), "indexing": "off"})
-        await editor.ready()
+        await editor.start_and_load(initializationOptions={"model": str(used), "indexing": "off"})
         os.truncate(used, 4096)
         editor.open(TEXT)
         items = (await editor.request("textDocument/completion", at(6, 17)))["items"]

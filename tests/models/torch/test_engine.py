@@ -85,18 +85,6 @@ def test_a_row_continues_its_parent(network):
     close(last[2], one_row(network, ids, [rows[2], later[1], rows[2]])[2])
 
 
-def test_token_probabilities_are_those_of_one_plain_pass_and_leave_the_cache_alone(network):
-    model = TransformersEngine(network)
-    prompt, read = ids_of(20), ids_of(30, seed=3)
-    model.prefill(prompt)
-    found, likeliest = model.token_probabilities(read)
-    with torch.inference_mode():
-        p = network(input_ids=torch.tensor([read]), use_cache=False).logits[0].float().softmax(-1).numpy()
-    np.testing.assert_allclose(found, [p[i, token] for i, token in enumerate(read[1:])], atol=1e-5)
-    np.testing.assert_allclose(likeliest, p[:-1].max(axis=1), atol=1e-5)
-    close(model.step([7], np.ones(1)), plain_logits(network, [*prompt, 7]))
-
-
 @pytest.mark.parametrize("wrong", [[96], [-1], [2**40]])
 def test_an_id_that_the_model_does_not_have_is_refused_and_leaves_every_cache_as_it_was(network, wrong):
     """A GPU that is asked for a row beyond a table gives up for good: it must not come to that."""

@@ -44,6 +44,24 @@ def test_python_packages_are_found_by_what_is_imported(project: Path):
     assert (flask.sources, yaml.sources) == ((site / "flask",), (site / "yaml",))
 
 
+def test_submodules_are_followed_and_of_a_namespace_only_those_that_are_imported(project: Path):
+    parts = [f"google/cloud/{name}/__init__.py" for name in ("storage", "bigquery", "tasks")]
+    for name, part in zip(("storage", "bigquery", "tasks"), parts, strict=True):
+        site = install_python(project / ".venv", f"google-cloud-{name}", "1.0", part)
+    install_python(project / ".venv", "botocore", "1.40", "botocore/__init__.py", "botocore/exceptions.py")
+    write(
+        project / "app.py",
+        "from botocore.exceptions import ClientError\n"
+        "from google.cloud import (\n    tasks,  # later\n    bigquery as b,\n)\n",
+    )
+    assert found(project) == [
+        "pypi:botocore@1.40",
+        "pypi:google-cloud-bigquery@1.0",
+        "pypi:google-cloud-tasks@1.0",
+    ]
+    assert find_packages(project)[2].sources == (site / "google" / "cloud" / "tasks",)
+
+
 def test_a_module_of_its_own_is_no_package_and_a_module_may_be_a_file(project: Path):
     install_python(project / "venv", "shop", "1.0", "shop/__init__.py")
     install_python(project / "venv", "cart", "1.0", "cart/__init__.py")

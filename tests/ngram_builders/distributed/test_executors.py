@@ -14,22 +14,14 @@ from tests.ngram_builders.byte_encoder import make_encode
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders.distributed import ray_cluster
-from ngram_builders.distributed.executors import Cluster, StageRunner, make_executor
+from ngram_builders.distributed.executors import Cluster, StageRunner, slurm_stage
 from ngram_builders.distributed.ray_cluster import check_address
-
-
-def test_ray_gets_the_same_tasks(tmp_path: Path) -> None:
-    """Constructed, not run: Ray is not among what is installed for tests."""
-    stage = StageRunner("counts", 12, tmp_path, make_encode, memory=2**29)
-    executor = make_executor(stage, Cluster(executor="ray", workers=4))
-    assert (executor.world_size, executor.workers, executor.mem_per_cpu_gb) == (12, 4, 0.5)
-    assert executor.pipeline == [stage]
 
 
 def sbatch_lines(folder: Path, **options: str) -> dict[str, object]:
     """The directives of a stage's jobs."""
     stage = StageRunner("counts", 12, folder / "corpus-0123456789abcdef.counting", make_encode)
-    made: dict[str, object] = make_executor(stage, Cluster(executor="slurm", sbatch=options)).get_sbatch_args(12)
+    made: dict[str, object] = slurm_stage(stage, Cluster(executor="slurm", sbatch=options)).get_sbatch_args(12)
     return made
 
 

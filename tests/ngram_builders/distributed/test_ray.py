@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def test_ray_makes_the_same_bytes(
     pytest.importorskip("ray", reason="needs Ray: pip install ray")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     arguments = [str(registry.folder), str(sources), str(tmp_path / "shared")]
     subprocess.run([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, check=True, timeout=400)
     assert registry.find("there").path.read_bytes() == here(registry, sources).path.read_bytes()

@@ -9,7 +9,6 @@ import msgpack
 import pytest
 
 from ngram_builders.registry.assignments import Assignments
-from ngram_builders.registry.fitted_weights import read_fitted_weights
 from ngram_builders.registry.ngram_table import INDEX_FILE, is_reserved, read_ngram_table
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table.reader import Table
@@ -87,13 +86,12 @@ def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dic
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_pipe_in_place_of_a_record_is_not_waited_for(registry: Registry) -> None:
     home = registry.install("mine", writer(5)).path.parent
-    for record in (home / INDEX_FILE, home / "weights.msgpack", registry.folder / "workspaces.msgpack"):
+    for record in (home / INDEX_FILE, registry.folder / "workspaces.msgpack"):
         record.unlink(missing_ok=True)
         os.mkfifo(record)
     (table,) = registry.tables()
     assert "cannot be read" in str(table.fault)
     assert registry.assignments() == Assignments()
-    assert read_fitted_weights(home) == {}
 
 
 @pytest.mark.parametrize("name", ["nul", "CON", "aux.old", "com1", "LPT9.x"])

@@ -56,7 +56,7 @@ def test_a_pushed_table_is_pulled_with_its_origin(
     assert list_shared(address) == ["mine"]
     pulled = pull(other, "mine", address)
     assert pulled is not None
-    assert (pulled.tokens, pulled.weight) == (mine.find("mine").tokens, 0.3)
+    assert (pulled.tokens, pulled.weight) == (mine.find("mine").tokens, 0.7)
     assert pulled.recipe["origin"]["sources"] == "repo"
     assert list_pulled(other) == [("mine", pulled.recipe["imported"])]
     Table.open(pulled.path).verify()

@@ -77,10 +77,10 @@ def test_an_exported_table_does_not_hold_the_texts(registry: Registry, tmp_path:
 
 def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:
     table = import_table(other, file)
-    assert (table.roots, table.weight) == ((), 0.3)
+    assert (table.roots, table.weight) == ((), 0.7)
     assert other.tables_for(repo / "x.py", "python") == []
-    other.assign_language("python", [("team", table.weight)])
-    assert names(other.tables_for(repo / "x.py", "python")) == [("team", 0.3)]
+    other.assign_language("python", [("team", None)])
+    assert names(other.tables_for(repo / "x.py", "python")) == [("team", 0.05)]
 
 
 def test_no_file_or_table_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:

@@ -7,13 +7,10 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ngram_builders.ngrams import ORDERS, count_streams
 from ngram_builders.table.order_weights import (
     Observations,
-    OrderWeights,
-    expand_order_weights,
     fit_order_weights,
     measure_perplexity,
     mix_probabilities,
@@ -21,7 +18,6 @@ from ngram_builders.table.order_weights import (
     perplexity,
 )
 from ngram_builders.table.writer import build_columns
-from spd_lsp.ngrams.mixture import scale_odds
 from tests.ngram_builders.reference import Documents, arrays, documents, run_of_texts
 
 VOCABULARY = 500
@@ -65,13 +61,6 @@ def test_an_order_that_is_always_right_gets_all_weight_but_the_prior() -> None:
     assert weights[1][2:] == (0.0,) * 6  # orders above the highest seen have no weight
 
 
-def test_orders_without_observations_keep_their_initial_weights() -> None:
-    start = tuple(tuple(0.1 if n <= m else 0.0 for n in range(8)) for m in range(8))
-    weights = fit_order_weights(observations([([0.9], [1.0])] * 2_000), BASE, start)
-    assert weights[0][0] > 0.9
-    assert weights[1:] == pytest.approx(np.array(start[1:]))
-
-
 def test_the_fitted_weights_are_a_local_optimum() -> None:
     streams = code_like(12)
     found = observe_stream([[columns(streams[1:])]], [1.0], streams[0])
@@ -108,32 +97,3 @@ def test_no_more_text_is_read_than_requested() -> None:
 def test_with_too_little_text_nothing_is_measured() -> None:
     assert measure_perplexity(columns(code_like(1)), [], ORDERS) == {}
     assert measure_perplexity(columns(code_like(1)), code_like(1), ORDERS) == {}
-
-
-@settings(deadline=None, max_examples=20)
-@given(st.lists(st.floats(0.01, 4), min_size=4, max_size=4), st.floats(0.05, 0.95))
-def test_odds_scale_the_orders_against_the_base(factors: list[float], weight: float) -> None:
-    found = observations([([0.6], [1.0])] * 4)
-    rows = tuple(map(tuple, expand_order_weights(((weight,),))[1:].tolist()))
-    mixed = mix_probabilities(found, 0.2, rows, np.array(factors))
-    for factor, p in zip(factors, mixed, strict=True):
-        [scaled] = scale_odds(np.array([[weight]]), factor)
-        assert p == pytest.approx((1 - scaled[0]) * 0.2 + scaled[0] * 0.6)
-        assert scaled[0] / (1 - scaled[0]) == pytest.approx(factor * weight / (1 - weight))
-
-
-def test_weights_that_are_fitted_with_odds_are_best_with_them() -> None:
-    """No step away from them makes the text likelier, and they suit it better than those fitted without."""
-    rng = np.random.default_rng(3)
-    right, doubt = rng.random(6_000) < 0.5, rng.random(6_000)
-    p_model = np.where(rng.random(6_000) < doubt, 0.05, 0.8)
-    found = observations([([0.9 * one + 0.05], [1.0]) for one in right])
-    weights, without = fit_order_weights(found, p_model, odds=doubt), fit_order_weights(found, p_model)
-
-    def fits(rows: OrderWeights) -> float:
-        return perplexity(mix_probabilities(found, p_model, rows, doubt))
-
-    for change in (0.97, 1.03):
-        moved = np.array(weights) * change
-        assert fits(tuple(map(tuple, moved.tolist()))) > fits(weights) - 1e-3
-    assert fits(weights) < fits(without)

@@ -1,0 +1,300 @@
+"""A model in another process: llama.cpp's server, or one with OpenAI's API of completions, such as vLLM or Ollama.
+
+In: the text around a cursor. Out: how it may go on, with the logarithm of the probability of each token. The
+likeliest text is asked for first, then what follows the likeliest other tokens on its way. A server that does not
+answer is left alone for a while. Knows no ids, tables or drafts.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ngram_builders.errors import UserError
+
+KEY_VARIABLE = "SPD_LSP_MODEL_KEY"
+_KEY_FILE = "model-key"
+_CONNECT_SECONDS = 1.0
+_ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
+_FIRST_PAUSE = 1.0  # seconds until a server that failed is asked again, longer each time
+_LONGEST_PAUSE = 60.0
+_POLL_SECONDS = 0.02  # between two looks whether somebody still waits
+_MAX_ANSWER = 4 << 20  # bytes
+_UNTOLD = math.log(0.5)  # of a text whose probability is not told
+_UNSUPPORTED = (400, 404, 501)  # how servers refuse the text right of the cursor
+
+Check = Callable[[], None]
+
+
+class Token(NamedTuple):
+    """A token, as a server tells it."""
+
+    text: bytes
+    logprob: float
+    others: tuple[tuple[bytes, float], ...] = ()  # the likeliest in its place, mostly itself among them
+
+    @property
+    def top(self) -> float:
+        """The logarithm of the probability of the likeliest token in its place."""
+        return max([self.logprob, *(logprob for _, logprob in self.others)])
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text behind the cursor."""
+
+    tokens: tuple[Token, ...]
+    ends: bool  # whether it ends by itself, not by the limit of tokens
+
+    @property
+    def text(self) -> bytes:
+        """All of it."""
+        return b"".join(token.text for token in self.tokens)
+
+
+class _Refused(Exception):
+    """A server's answer that is an error."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a server is asked to go on from."""
+
+    before: str  # the cursor
+    after: str
+    texts: int  # at most
+    tokens: int  # of each at most
+    stop: tuple[str, ...]  # before which a text ends
+
+
+class ModelServer:
+    """The server at an address: `http://HOST:PORT`, with `/v1` if it has OpenAI's API, and `#NAME` of a model."""
+
+    def __init__(self, address: str, key: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        parts = urlsplit(address)
+        self.address = address
+        self.problem = ""  # why it did not answer
+        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._host = parts.netloc
+        self._path = parts.path.rstrip("/")
+        self._model = parts.fragment
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._speaks_openai = self._path.endswith("/v1")
+        self._refused: set[bool] = set()  # ways to ask: with what stands right of the cursor, and without
+        self._tells_whole_texts = False  # several at once, as `spd-lsp serve --http` does
+        self._clock = clock
+        self._next_try = 0.0
+        self._pause = _FIRST_PAUSE
+
+    def write(self, question: Question, check: Check) -> list[Written]:
+        """How the text goes on, the likeliest first; nothing where the server does not answer: see `problem`.
+
+        `check` is called while the server computes; if it raises, the connection ends, and so does its work.
+        """
+        if self.problem and self._clock() < self._next_try:
+            return []
+        deadline = time.monotonic() + _ANSWER_SECONDS
+
+        def check_time() -> None:
+            check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no answer within {_ANSWER_SECONDS:.0f} s")
+
+        try:
+            written = self._write(question, check_time)
+        except (_Refused, OSError, HTTPException, ValueError, LookupError, TypeError, RecursionError) as error:
+            reason = str(error) or type(error).__name__
+            self.problem = f"the model server {self.address} does not answer ({reason[:200]})"
+            self._next_try = self._clock() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            return []
+        self.problem = ""
+        self._pause = _FIRST_PAUSE
+        return written
+
+    def _write(self, question: Question, check: Check) -> list[Written]:
+        first, *others = self._continued(question, [b""], question.texts if self._tells_whole_texts else 1, check)
+        if question.texts == 1 or others:
+            return [first, *others]
+        if len(first.tokens) == 1 and not first.tokens[0].others and first.tokens[0].logprob != _UNTOLD:
+            self._tells_whole_texts = True
+            return self._continued(question, [b""], question.texts, check)
+        branches = [
+            Written(tokens, _is_over(tokens[-1], question.stop)) for tokens in _branches(first, question.texts)
+        ]
+        whole = [one for one in branches if one.ends]
+        begun = [one for one in branches if not one.ends]
+        try:
+            rests = self._continued(question, [one.text for one in begun], 1, check) if begun else []
+        except TimeoutError:
+            return [first, *whole]
+        longer = [Written((*one.tokens, *rest.tokens), rest.ends) for one, rest in zip(begun, rests, strict=True)]
+        return [first, *longer, *whole]
+
+    def _continued(self, question: Question, begun: Sequence[bytes], texts: int, check: Check) -> list[Written]:
+        """How each of several beginnings goes on; where the server refuses one way to ask, the other is taken."""
+        if self._speaks_openai and not self._model:
+            self._model = self._ask("GET", "/models", [None], check)[0]["data"][0]["id"]
+        way = bool(question.after)
+        if way in self._refused:
+            return self._asked(question, begun, texts, check, with_after=not way)
+        try:
+            return self._asked(question, begun, texts, check, with_after=way)
+        except _Refused as refused:
+            if refused.status not in _UNSUPPORTED:
+                raise
+        written = self._asked(question, begun, texts, check, with_after=not way)
+        self._refused.add(way)
+        return written
+
+    def _asked(
+        self, question: Question, begun: Sequence[bytes], texts: int, check: Check, *, with_after: bool
+    ) -> list[Written]:
+        limits = {"temperature": 0, "stop": question.stop, "n": texts, "explicit": True, "model": self._model}
+        likeliest = max(2, question.texts)
+        bodies: list[Any] = []
+        for text in begun:
+            before = question.before
+            more = text.decode()
+            if self._speaks_openai:
+                own = {"prompt": before + more, "max_tokens": question.tokens, "logprobs": likeliest}
+                bodies.append(limits | own | ({"suffix": question.after} if with_after else {}))
+                continue
+            own = {"n_predict": question.tokens, "n_probs": likeliest}
+            sides = {"input_prefix": before, "input_suffix": question.after, "prompt": more}
+            bodies.append(limits | own | (sides if with_after else {"prompt": before + more}))
+        path = "/completions" if self._speaks_openai else "/infill" if with_after else "/completion"
+        answers = self._ask("POST", path, bodies, check)
+        return [_written(one) for answer in answers for one in _alternatives(answer)]
+
+    def _ask(self, method: str, path: str, bodies: Sequence[Any], check: Check) -> list[Any]:
+        """The answers to several requests, which are sent at once."""
+        connections = [self._connection(self._host, timeout=_CONNECT_SECONDS) for _ in bodies]
+        try:
+            for connection, body in zip(connections, bodies, strict=True):
+                sent = None if body is None else json.dumps(body)
+                connection.request(method, self._path + path, sent, self._headers)
+            return [_answer(connection, check) for connection in connections]
+        finally:
+            for connection in connections:
+                connection.close()
+
+
+def _answer(connection: HTTPConnection, check: Check) -> Any:
+    """A server's answer, once it is there."""
+    while not select.select([connection.sock], [], [], _POLL_SECONDS)[0]:
+        check()
+    response = connection.getresponse()
+    content = response.read(_MAX_ANSWER)
+    if response.status != 200:
+        raise _Refused(response.status, _reason(content) or response.reason)
+    return json.loads(content)
+
+
+def _reason(content: bytes) -> str:
+    """The sentence in an error, as both APIs write it."""
+    try:
+        found = json.loads(content)["error"]
+        return str(found["message"] if isinstance(found, dict) else found)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+
+
+def _alternatives(answer: Any) -> list[Any]:
+    """The texts of an answer in either API."""
+    if isinstance(answer, list):
+        return answer
+    return list(answer["choices"]) if "choices" in answer else [answer]
+
+
+def _written(one: Any) -> Written:
+    """A text of an answer in either API."""
+    text = str(one["content"] if "content" in one else one["text"]).encode(errors="replace")
+    ends = one.get("stop_type", one.get("finish_reason")) not in ("limit", "length")
+    tokens = tuple(_tokens(one))
+    told = b"".join(token.text for token in tokens)
+    if tokens and told.startswith(text):
+        return Written(tokens, ends)
+    if tokens and text.startswith(told):  # the last token, in which the text ends, may be left out
+        mean = sum(token.logprob for token in tokens) / len(tokens)
+        return Written((*tokens, Token(text[len(told) :], mean)), ends)
+    probability = one.get("probability")
+    return Written((Token(text, _logprob(math.log(probability)) if probability else _UNTOLD),), ends)
+
+
+def _tokens(one: Any) -> Iterator[Token]:
+    """What is told of each token: llama.cpp's list, or OpenAI's lists of texts and numbers."""
+    told = one.get("logprobs") or {}
+    listed = one.get("completion_probabilities") or told.get("content") or ()
+    for token in listed:
+        others = tuple((_bytes(other), _logprob(other["logprob"])) for other in token["top_logprobs"])
+        yield Token(_bytes(token), _logprob(token["logprob"]), others)
+    places = told.get("top_logprobs") or [{}] * len(told.get("tokens", ()))
+    for text, logprob, place in zip(told.get("tokens", ()), told.get("token_logprobs", ()), places, strict=True):
+        others = tuple((other.encode(), _logprob(number)) for other, number in (place or {}).items())
+        yield Token(text.encode(), _logprob(logprob), others)
+
+
+def _bytes(token: Any) -> bytes:
+    return bytes(token["bytes"]) if token.get("bytes") is not None else str(token["token"]).encode()
+
+
+def _logprob(number: Any) -> float:
+    """A number that is a logarithm of a probability, whatever was sent. Example: NaN -> -100."""
+    return min(0.0, max(-100.0, float(number))) if number == number else -100.0
+
+
+def _branches(written: Written, texts: int) -> list[tuple[Token, ...]]:
+    """The likeliest `texts` - 1 beginnings that leave a text at one of its tokens for another one."""
+    found: list[tuple[float, tuple[Token, ...]]] = []
+    score = 0.0
+    for place, token in enumerate(written.tokens):
+        for text, logprob in token.others:
+            if text != token.text and _is_whole(text):
+                found.append((score + logprob, (*written.tokens[:place], Token(text, logprob, token.others))))
+        score += token.logprob
+    return [tokens for _, tokens in heapq.nlargest(texts - 1, found, key=lambda one: one[0])]
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether these are whole characters, which a request can hold."""
+    try:
+        return bool(text.decode()) or True
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_over(token: Token, stop: Sequence[str]) -> bool:
+    """Whether a text ends with this token: the end of the text, or of the line."""
+    return not token.text or any(word.encode() in token.text for word in stop)
+
+
+def key_in(folder: Path) -> str:
+    """The key that servers are sent: the variable's, or that of a file which only its user can read, or none."""
+    path = folder / _KEY_FILE
+    if (key := os.environ.get(KEY_VARIABLE, "")) or not path.is_file():
+        return _checked(key, KEY_VARIABLE)
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        raise UserError(f"others can read the key in {path}; run: chmod 600 {path}, and have a new key made")
+    return _checked(path.read_text(encoding="utf-8", errors="replace"), str(path))
+
+
+def _checked(key: str, place: str) -> str:
+    if not re.fullmatch(r"[!-~]*", key.strip()):
+        raise UserError(f"expected a key in {place}: letters, digits and signs on one line")
+    return key.strip()

@@ -1,0 +1,73 @@
+"""Model servers: llama.cpp's own in a process, and one that answers as a test says and keeps what it is sent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import STARTER_FILE
+
+_LLAMA = """
+import sys, time, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.port = sys.argv[1], int(sys.argv[2])
+params.n_ctx, params.n_parallel, params.cpuparams.n_threads = 1024, 1, 1
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def llama_server(model: Path = STARTER_FILE, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address and the process of llama.cpp's own server."""
+    pytest.importorskip("xllamacpp")
+    command = [sys.executable, "-c", _LLAMA, str(model), str(port)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdin and process.stdout
+    try:
+        yield process.stdout.readline().strip(), process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+@contextmanager
+def told_server(answer: Callable[[str, Any], tuple[int, bytes]]) -> Iterator[tuple[str, list[Any]]]:
+    """The address of a server that answers `answer(path, body)`, and what it was sent: path, headers, body."""
+    sent: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            sent.append((self.path, dict(self.headers), body))
+            status, content = answer(self.path, body)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", sent
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,144 @@
+"""A model server is asked for whole texts and their probabilities; what it answers is never trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ngram_builders.errors import UserError
+from spd_lsp.models.model_server import KEY_VARIABLE, ModelServer, Question, Token, key_in
+from tests.http.http_server import run_server
+from tests.models.model_servers import llama_server, told_server
+
+BEFORE = "import argparse\n\n\ndef main():\n    parser = argparse."
+QUESTION = Question(BEFORE, "\n    args = parser.parse_args()\n", 3, 16, ("\n",))
+
+
+def nothing() -> None:
+    """Nobody cancels."""
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[str]:
+    with llama_server() as (address, _):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    with run_server(tmp_path_factory.mktemp("ours")) as server:
+        yield server.url, server.token
+
+
+@pytest.mark.parametrize("path", ["", "/v1"])
+@pytest.mark.parametrize("after", [QUESTION.after, ""])
+def test_llama_cpp_tells_different_texts_the_likeliest_first_and_each_token_s_probability(
+    llama: str, path: str, after: str
+):
+    server = ModelServer(llama + path)
+    for _ in range(2):  # once it is known what the server refuses
+        first, *others = server.write(Question(BEFORE, after, 3, 16, ("\n",)), nothing)
+        assert server.problem == ""
+        assert len({first.text, *(one.text for one in others)}) == 3
+        assert all(len(one.tokens) > 1 or one.ends for one in (first, *others))
+        assert all(token.logprob == token.top for token in first.tokens[:-1]), "the likeliest text is first"
+
+
+@pytest.mark.parametrize("path", ["", "/v1"])
+def test_our_own_http_server_tells_whole_texts(ours: tuple[str, str], path: str):
+    address, token = ours
+    server = ModelServer(address + path, token)
+    for _ in range(2):
+        texts = [one.text for one in server.write(QUESTION, nothing)]
+        assert len(set(texts)) == 3 and texts[0].startswith(b"ArgumentParser(")
+    assert ModelServer(address + path, "wrong").write(QUESTION, nothing) == []
+
+
+HOSTILE = {
+    "an error": (500, b'{"error": {"message": "out of memory"}}'),
+    "another address": (302, b""),
+    "no JSON": (200, b"<html>"),
+    "no text": (200, b"{}"),
+    "a list of nothing": (200, b"[]"),
+    "depth": (200, b"[" * 100_000),
+    "wrong types": (200, b'{"content": "x", "completion_probabilities": 5}'),
+    "no bytes": (200, b'{"content": "x", "completion_probabilities": [{"bytes": [300]}]}'),
+    "half": (200, b'{"content": "x'),
+}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_a_server_that_answers_nonsense_is_left_alone_for_a_while(answer: tuple[int, bytes]):
+    now = [0.0]
+    with told_server(lambda path, body: answer) as (address, sent):
+        server = ModelServer(address, "key" * 9, clock=lambda: now[0])
+        assert server.write(QUESTION, nothing) == []
+        assert address in server.problem and "key" not in server.problem
+        asked = len(sent)
+        assert server.write(QUESTION, nothing) == [] and len(sent) == asked
+        now[0] = 2.0
+        server.write(QUESTION, nothing)
+        assert len(sent) > asked
+
+
+def test_probabilities_are_never_more_than_one_nor_no_numbers():
+    tokens = [
+        {"bytes": [ord("x")], "logprob": number, "top_logprobs": []} for number in (math.nan, 5, -math.inf, -1)
+    ]
+    answer = json.dumps({"content": "xxxx", "completion_probabilities": tokens}).encode()
+    with told_server(lambda path, body: (200, answer)) as (address, _):
+        (written,) = ModelServer(address).write(Question("x", "", 1, 9, ()), nothing)
+    assert [token.logprob for token in written.tokens] == [-100, 0, -100, -1]
+
+
+def test_a_text_without_probabilities_is_as_likely_as_not():
+    with told_server(lambda path, body: (200, b'{"choices": [{"text": "x = 1"}]}')) as (address, sent):
+        (written,) = ModelServer(f"{address}/v1#tiny").write(QUESTION, nothing)
+    assert written.tokens == (Token(b"x = 1", math.log(0.5)),)
+    assert sent[0][0] == "/v1/completions" and sent[0][2]["model"] == "tiny" and len(sent) == 1
+
+
+def test_who_leaves_ends_the_request():
+    class Left(Exception):
+        pass
+
+    def leave() -> None:
+        raise Left
+
+    def answer(path: str, body: object) -> tuple[int, bytes]:
+        left.wait()
+        return 200, b"{}"
+
+    left = threading.Event()
+    with told_server(answer) as (address, _):
+        server = ModelServer(address)
+        with pytest.raises(Left):
+            server.write(QUESTION, leave)
+        left.set()
+    assert server.problem == "", "the server is not to blame"
+
+
+def test_the_key_is_of_a_variable_or_of_a_file_that_only_its_user_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert key_in(tmp_path) == ""
+    file = tmp_path / "model-key"
+    file.write_text("of-file\n")
+    file.chmod(0o644)
+    with pytest.raises(UserError, match="chmod 600"):
+        key_in(tmp_path)
+    file.chmod(0o600)
+    assert key_in(tmp_path) == "of-file"
+    monkeypatch.setenv(KEY_VARIABLE, "two\nlines")
+    with pytest.raises(UserError, match="one line"):
+        key_in(tmp_path)
+    monkeypatch.setenv(KEY_VARIABLE, "of-variable")
+    key = key_in(tmp_path)
+    with told_server(lambda path, body: (500, b"")) as (address, sent):
+        ModelServer(address, key).write(QUESTION, nothing)
+    assert sent[0][1]["Authorization"] == "Bearer of-variable"

@@ -108,6 +108,8 @@ def _describe(table: dict[str, Any]) -> str:
 
     line = f"{table['table']:24} {table['weight']:<5g} {table['reason']}"
     if "learnt_in" in table:
+        from ngram_builders.registry.learnt_weights import START  # with NumPy, which `--help` does without
+
         count = format_count(table["learnt_from"], "accepted token")
         line += f"; weight learnt from {count} here, from {START:g} on"
     if "next" not in table:

@@ -137,7 +137,7 @@ class Settings:
     )
     one_line: bool = _setting(False, "offer one line at most, never a whole block")
     next_edits: bool = _setting(
-        False, "after an edit, propose the other places in open files where the same change is wanted"
+        False, "after an edit, propose the other places in open and imported files where the same change is wanted"
     )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,

@@ -12,7 +12,7 @@ import pytest
 
 import spd_lsp
 from editors.vscode.settings import OWN, activation_events, configuration, key, properties_of, restricted
-from ngram_builders.sources.language_ids import language_of
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, language_of
 from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.lsp.options import CLIENT_KEYS, WORKSPACE_SETTINGS, Configuration
 from spd_lsp.settings import Settings
@@ -118,6 +118,18 @@ def test_every_editor_starts_the_server_for_the_languages_with_a_grammar():
     assert {renamed.get(name, name) for name in filetypes} == served
     assert {*emacs, "javascriptreact"} == served  # which is js-mode in Emacs
     assert {f"onLanguage:{language}" for language in served} <= set(MANIFEST["activationEvents"])
+
+
+def test_the_template_for_jetbrains_starts_the_server_for_these_languages_and_their_files():
+    template = json.loads((EDITORS / "jetbrains" / "template.json").read_text(encoding="utf-8"))
+    assert all("spd-lsp serve" in command for command in template["programArgs"].values())
+    mapped = {one["languageId"]: one["fileType"]["patterns"] for one in template["fileTypeMappings"]}
+    assert set(mapped) == set(LANGUAGES) - {"cs", "sh", "bash"}  # Neovim's names
+    for language, patterns in mapped.items():
+        files = {f"*.{end}" for end, of in LANGUAGE_BY_EXTENSION.items() if of == language and end != "ipynb"}
+        assert set(patterns) == files
+    options = json.loads((EDITORS / "jetbrains" / "initializationOptions.json").read_text(encoding="utf-8"))
+    assert problems_of(options) == []
 
 
 def test_the_json_recipes_are_valid_and_so_are_their_settings():

@@ -25,8 +25,10 @@ class Range {
   contains(at) { return !before(at, this.start) && !before(this.end, at); }
 }
 const text = "use(width)";
-const documents = ["file:///a.py", "file:///b.py"].map((uri) => ({ uri, version: 1, lineAt: () => ({ text }) }));
-const [editor, other] = documents.map((document) => ({
+const uris = ["file:///a.py", "file:///b.py", "file:///closed.py"];
+const all = uris.map((uri) => ({ uri, version: 1, lineAt: () => ({ text }) }));
+const documents = all.slice(0, 2);
+const [editor, other, closed] = all.map((document) => ({
   document,
   selection: { active: new Position(0, 0) },
   marks: 0,
@@ -36,7 +38,7 @@ const [editor, other] = documents.map((document) => ({
   applied: [],
 }));
 module.exports = {
-  Position, Range, listeners, editor, other,
+  Position, Range, listeners, editor, other, closed,
   Selection: class { constructor(active) { this.active = active; } },
   Uri: { parse: String },
   ThemeColor: class {},
@@ -47,12 +49,18 @@ module.exports = {
     textDocuments: documents,
     getConfiguration: () => ({ get: () => true }),
     onDidChangeTextDocument: on("changed"),
+    onDidOpenTextDocument: on("opened"),
+    async openTextDocument(uri) {
+      documents.push(closed.document);
+      return closed.document;
+    },
   },
   window: {
     activeTextEditor: editor,
     visibleTextEditors: [editor, other],
     async showTextDocument(document) {
-      return (module.exports.window.activeTextEditor = document === editor.document ? editor : other);
+      const found = [editor, other, closed].find((one) => one.document === document);
+      return (module.exports.window.activeTextEditor = found);
     },
     createTextEditorDecorationType: () => ({ dispose() {} }),
     setStatusBarMessage: () => ({ dispose() {} }),
@@ -63,12 +71,13 @@ module.exports = {
 };
 """
 SCRIPT = """
-const { editor, other } = require("vscode");
+const { editor, other, closed, workspace } = require("vscode");
 const { NextEdits } = require(sources + "/next_edits.js");
 const range = (line) => ({ start: { line, character: 4 }, end: { line, character: 9 } });
 const place = (line, uri = "file:///a.py", version = 1) => (
   { range: range(line), text: "breadth", textDocument: { uri, version } }
 );
+const unopened = (line) => place(line, "file:///closed.py", null);
 const answer = [place(7), place(3), ...OTHERS];
 const session = { isRunning: true, nextEdits: async () => answer };
 const edits = new NextEdits(session);
@@ -116,3 +125,22 @@ def test_places_in_another_open_file_are_marked_there_and_come_after_those_of_th
   seen.push(other.applied, editor.applied);"""
     others = '[place(5, "file:///b.py"), place(6, "file:///b.py", 2), place(7, "file:///closed.py")]'
     assert run(tmp_path, steps, others) == [2, 1, 3, 7, 0, 5, [[5, "breadth"]], []]
+
+
+def test_a_key_opens_a_closed_file_and_jumps_there_and_what_is_dismissed_there_stays_away(tmp_path: Path):
+    steps = """
+  seen.push(edits.found.length, workspace.textDocuments.length);
+  edits.dismiss();
+  await edits.ask();
+  seen.push(edits.found.length);
+  edits.dismissed.clear();
+  await edits.ask();
+  for (let n = 0; n < 3; n++) await edits.jump();
+  seen.push(workspace.textDocuments.length, closed.selection.active.line);
+  edits.apply();
+  seen.push(closed.applied, editor.applied);
+  closed.document.version = 2;
+  edits.show(edits.found);
+  seen.push(edits.found.length);"""
+    expected = [4, 2, 0, 3, 5, [[5, "breadth"]], [], 2]
+    assert run(tmp_path, steps, "[unopened(5), unopened(6)]") == expected

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ class CountedText:
 
     key: Hashable
     streams: tuple[Ints, ...]
+    lines: int = 0  # line ends, those between two streams included
 
 
 class Ledger:
@@ -184,13 +186,26 @@ class Ledger:
         written = shown - self.built_from
         held = [self.texts[key] for key in reversed(self.texts) if key in written]  # the newest first
         added = join_backwards([stream for text in held for stream in text.streams])
+        parts = [(text.key, text.lines if n else None) for text in held for n in range(len(text.streams))]
         gone = {None, *(self.built_from - shown)}
         found = [
-            SearchedTexts(table, frozenset(number for number, key in enumerate(keys) if key in gone))
+            SearchedTexts(
+                table,
+                frozenset(number for number, key in enumerate(keys) if key in gone),
+                holder=partial(self._holder, keys, parts),
+            )
             for table, keys in zip(tables, documents, strict=False)
             if table is not None and len(table.documents) == len(keys)
         ]
-        return [*found[:-1], replace(found[-1] if found else SearchedTexts(), added=added)]
+        last = found[-1] if found else SearchedTexts(holder=partial(self._holder, (), parts))
+        return [*found[:-1], replace(last, added=added)]
+
+    def _holder(
+        self, keys: Sequence[Hashable], parts: Sequence[tuple[Hashable, int | None]], document: int
+    ) -> tuple[Hashable, int | None] | None:
+        """Who has the text of a document, and its line ends, if it is an end; None once nobody has."""
+        wanted, lines = (keys[document], None) if document >= 0 else parts[-1 - document]
+        return next(((holder, lines) for holder, key in self.keys.items() if key == wanted), None)
 
     def _hidden_keys(self) -> set[Hashable]:
         """The texts that only hidden holders have."""

@@ -40,6 +40,16 @@ class Occurrence(NamedTuple):
     document: int
     next: tuple[int, ...]  # the ids that follow
     trust: float = 1.0  # how far its table is believed, up to 1
+    at: int = 0  # how many ids of the document come before these
+
+
+class Around(NamedTuple):
+    """A text, and a place in it."""
+
+    label: str
+    before: Ints
+    after: Ints = np.empty(0, np.int64)
+    lines: int | None = None  # line ends of the whole text, where what is before is not all that is
 
 
 class Rewriting(NamedTuple):
@@ -111,7 +121,16 @@ class SuffixArray:
         if document in skipped or not 0 < place <= len(self.text):
             return None
         following = self.text[max(place - follow, 0) : place]
-        return Occurrence(length, document, tuple(following[::-1].tolist()))
+        return Occurrence(length, document, tuple(following[::-1].tolist()), at=self._end(document) - place)
+
+    def _end(self, document: int) -> int:
+        """Where a document begins, read forwards."""
+        return int(self.documents[document + 1]) if document + 1 < len(self.documents) else len(self.text) - 1
+
+    def beginning(self, document: int, count: int) -> Ints:
+        """Return so many ids of a document."""
+        end = self._end(document)
+        return self.text[max(end - count, 0) : end][::-1]
 
 
 def _backwards(history: Sequence[int], dtype: np.dtype[Any]) -> bytes:
@@ -156,7 +175,12 @@ def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than:
     found = [(int(hits[i]), int(lengths[i])) for i in longest[lengths[longest] > longer_than]]
     numbered = [(place, length, int(np.searchsorted(breaks, place)) - 1) for place, length in found]
     return [
-        Occurrence(length, number, tuple(joined[max(place - follow, breaks[number] + 1) : place][::-1].tolist()))
+        Occurrence(
+            length,
+            number,
+            tuple(joined[max(place - follow, breaks[number] + 1) : place][::-1].tolist()),
+            at=int(breaks[number + 1]) - place,
+        )
         for place, length, number in numbered
     ]
 
@@ -169,6 +193,9 @@ class SearchedTexts:
     removed: frozenset[int] = frozenset()  # texts of the table that are out of date
     added: Ints | None = None  # joined
     trust: float = 1.0  # how far they are believed, up to 1
+    # The file, say, that has a text, and how many line ends that has, if this is the end of it; None: not known.
+    holder: Callable[[int], tuple[object, int | None] | None] = lambda document: None
+    label: Callable[[object], str] = str  # of a holder, for a person to read
 
     def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Occurrence]:
         """Return places where the end of a history stands, with up to `follow` ids behind it there."""
@@ -180,6 +207,19 @@ class SearchedTexts:
             written = scan(self.added, history, _MAX_PLACES, follow, longer_than)
             found += (place._replace(document=-1 - place.document) for place in written)
         return found
+
+    def around(self, document: int, at: int) -> Around | None:
+        """Return what is known of a text, with a place in it; None if that is nothing."""
+        if (of := self.holder(document)) is None:
+            return None
+        holder, lines = of
+        if document >= 0:
+            before = self.table.beginning(document, at) if self.table else np.empty(0, np.int64)
+            return Around(self.label(holder), before)
+        assert self.added is not None
+        breaks = np.flatnonzero(self.added == _BREAK)
+        ids = self.added[breaks[-1 - document] + 1 : breaks[-document]][::-1]
+        return Around(self.label(holder), ids[:at], ids[at:], lines)
 
 
 def find_occurrences(
@@ -194,10 +234,16 @@ def find_occurrences(
     for there, here in rewritings:
         rewritten = there(history[-DEPTH:])
         longer = _find_in_each(texts, rewritten, follow, longest) if rewritten != history[-DEPTH:] else []
-        known = {place[1:] for place in longer}
-        found = [place for place in found if place[1:] not in known]
+        known = {place[1:-1] for place in longer}
+        found = [place for place in found if place[1:-1] not in known]
         found += [place._replace(next=tuple(here(place.next))) for place in longer]
     return sorted(found, key=lambda place: -place.length)
+
+
+def text_around(texts: Sequence[SearchedTexts], document: int, at: int) -> Around | None:
+    """`SearchedTexts.around`, of a document as `find_occurrences` numbers them."""
+    document, number = divmod(document, len(texts))
+    return texts[number].around(document, at)
 
 
 def _find_in_each(

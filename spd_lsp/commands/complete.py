@@ -147,7 +147,7 @@ def _as_table(answer: CompletionResult) -> str:
         first, *others = completion.text.split("\n")
         if completion.match:
             how = "copied from" if completion.is_copy else "as in"
-            first += f"  ({how} {format_count(completion.match.files, 'file')})"
+            first += f"  ({how} {completion.places})"
         elif not completion.ends:
             first += " …"
         p = completion.shown_probability

@@ -16,9 +16,9 @@ from spd_lsp.settings import Settings
 def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
     """Show what completions have saved.
 
-    Servers count what is offered and accepted by language and source, in a file of numbers in the data folder,
-    which is never sent anywhere. Editors that do not say what they inserted count as having accepted nothing:
-    Helix, and Emacs with eglot.
+    Servers count what is offered and accepted by language and source, and what of that still stands after a
+    minute, in a file of numbers in the data folder, which is never sent anywhere. Editors that do not say what
+    they inserted count as having accepted nothing: Helix, and Emacs with eglot.
     """
     from spd_lsp.lsp.usage import COLUMNS, read_counts, reset, rows_of
 

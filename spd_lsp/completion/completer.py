@@ -31,7 +31,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, place_of
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.settings import Settings
@@ -129,7 +129,8 @@ class Completer:
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
-        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone)
+        searched = mixture.texts if mixture else ()
+        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone, searched)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
         begins_block = context.shape == "block"
@@ -208,6 +209,12 @@ class Completer:
         """The names of what the n-grams for a file come from."""
         mixture = adjusted(self.tables.mixture_for(path, language), self.settings)
         return mixture.names if mixture else ()
+
+    def imported_files(self, document: OpenDocument) -> list[str]:
+        """The files of tables that a document imports, if its own file belongs to these tables."""
+        live = self.tables.live
+        found = self.modules.paths(document, place_of(document), live.synced.values()) if live else []
+        return [path for _, path in found]
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.

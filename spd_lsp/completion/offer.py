@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ngram_builders.sources.masking import secret_check
-from ngram_builders.table.suffix_array import Occurrence
+from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, text_around
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.overlap import splits_word
@@ -31,7 +31,7 @@ from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.ngrams.file_sync import NAME
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.output.printable import HIDDEN_CHARACTERS
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
 
 SECRET_REASON = "every draft held what looks like a secret"
@@ -48,6 +48,7 @@ class OfferInputs:
     names: Callable[[], Mapping[str, float]]  # that the word at the cursor begins, and the probability of each
     weights: Weights
     is_gone: Callable[[str], bool] | None = None  # whether a name was deleted everywhere; None: none was
+    searched: Sequence[SearchedTexts] = ()  # where the occurrences were found
 
     @property
     def context(self) -> Context:
@@ -128,7 +129,22 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
         begun = beginnings(intermediate, known, inputs.weights, inputs.can_be_offered)
     chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
-    return Offer([one for one in chosen if one.probability >= floor], len(ranked) - len(safe), safe)
+    shown = [_with_place(one, inputs) for one in chosen if one.probability >= floor]
+    return Offer(shown, len(ranked) - len(safe), safe)
+
+
+def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
+    """A completion with the file and line where it stands elsewhere, if it does and that is known."""
+    place = one.match.place if one.match else None
+    bytes_of = inputs.texts.tokens.bytes_of
+    found = text_around(inputs.searched, place.document, place.at) if place and inputs.searched else None
+    if place is None or found is None:
+        return one
+    before, after = (bytes_of(ids.tolist()).count(b"\n") for ids in (found.before, found.after))
+    following = bytes_of(place.next)
+    line = 1 + (before if found.lines is None else found.lines - after)
+    line += following[: -len(following.lstrip()) or None].count(b"\n")  # of what is copied behind a line's end
+    return replace(one, place=f"{' '.join(printable(found.label).split())}:{line}")
 
 
 def can_be_inserted(text: str, inputs: OfferInputs) -> bool:

@@ -55,6 +55,7 @@ class Match:
     count: int  # places with so long a run, or a longer one, and this text behind it
     places: int  # with so long a run, whatever is behind it
     files: int  # in which the text stands there
+    place: Occurrence | None = field(default=None, compare=False)  # one of these
 
     @property
     def agreement(self) -> float:
@@ -103,6 +104,7 @@ class Completion:
     match: Match | None = None  # None: it stands nowhere behind what is before the cursor
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
     is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
+    place: str = ""  # where it stands elsewhere, such as `shapes.py:12`; empty: not known
     evidence: Evidence | None = field(
         default=None, compare=False, repr=False
     )  # what it says of weights if accepted
@@ -119,13 +121,20 @@ class Completion:
 
     @property
     def source(self) -> str:
-        """Where it comes from, for a person to read. Example: "copied from 2 files"."""
+        """Where it comes from, for a person to read. Example: "copied from shapes.py:12 and 2 more files"."""
         if self.is_name:
             return "name in your code"
         if self.match is None:
             return "copied" if self.is_copy else "model"
-        files = format_count(self.match.files, "file")
-        return f"copied from {files}" if self.is_copy else f"model, as in {files}"
+        return f"copied from {self.places}" if self.is_copy else f"model, as in {self.places}"
+
+    @property
+    def places(self) -> str:
+        """Where it stands elsewhere, if it does; of what a model says mostly how often. Example: "2 files"."""
+        others = self.match.files - 1 if self.match else 0
+        if not self.place or (others and not self.is_copy):
+            return format_count(others + 1, "file")
+        return f"{self.place} and {format_count(others, 'more file')}" if others else self.place
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +150,8 @@ class _Continuations:
         agreeing = [place for place, line in alike if line == text]
         if not agreeing:
             return None
-        return Match(length, len(agreeing), len(alike), len({place.document for place in agreeing}))
+        files = {place.document for place in agreeing}
+        return Match(length, len(agreeing), len(alike), len(files), agreeing[0])
 
     def copies(self) -> dict[str, Match]:
         """The texts, best first: of the longest match, the most frequent first, then of shorter ones."""

@@ -209,6 +209,10 @@ class CompletionWorker:
         self._update_index(completer)
         return completer.tables_for(path, language)
 
+    def imported_files(self, document: OpenDocument) -> list[str]:
+        """The files that a document imports, as far as tables know them; none without a model."""
+        return self._completer.imported_files(document) if self._completer is not None else []
+
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
         if self._completer is not None:

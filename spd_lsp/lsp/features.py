@@ -181,7 +181,7 @@ async def all_drafts(ls: SpdServer, params: Any) -> list[dict[str, str]]:
 async def next_edits(ls: SpdServer, params: Any) -> dict[str, Any]:
     """Propose places where the edit just made is wanted, too: one, or as many as `context.limit` allows.
 
-    With a limit they may be in other documents.
+    With a limit they may be in other documents, and in imported files that are not open, whose version is null.
     """
     document = ls.workspace.find_document(params)
     if document is None or not ls.settings.next_edits or ls.exclusion(document):
@@ -190,7 +190,7 @@ async def next_edits(ls: SpdServer, params: Any) -> dict[str, Any]:
     limit = context.get("limit") if isinstance(context, dict) else None
     most = limit if isinstance(limit, int) and limit > 0 else None
     others = [one for one in ls.workspace.documents if not ls.exclusion(one)]
-    return {"edits": await ls.next_edits.edits(document, others, most)}
+    return {"edits": await ls.next_edits.edits(document, others, most, ls.imported_documents)}
 
 
 @_feature("spd-lsp/cursor")

@@ -1,17 +1,20 @@
 """Next edits of one session: documents' versions in, proposals out, as `textDocument/copilotInlineEdit` has them.
 
-Off unless the setting `nextEdits` is on. Nothing here waits for the model.
+Imported files that are not open are read from the disk for each answer, and not kept. Off unless the setting
+`nextEdits` is on. Nothing here waits for the model.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
 
-from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.filters import NotSource, is_notebook, read_file
+from ngram_builders.sources.language_ids import language_of, related_languages
 from spd_lsp.edits.candidates import Opened
 from spd_lsp.edits.observed import Observed, Recent
 from spd_lsp.edits.propose import Proposal, propose
@@ -19,6 +22,10 @@ from spd_lsp.lsp.documents import LspDocument
 
 _MAX_CHARS = 200_000  # of a document
 _MAX_BESIDE = 8  # other documents in which places are looked for
+_MAX_CLOSED = 16  # files that are read
+_MAX_BYTES = 1_000_000  # of them together
+
+Imported = Callable[[LspDocument], Awaitable[list[LspDocument]]]
 
 
 class NextEdits:
@@ -41,12 +48,16 @@ class NextEdits:
                 self.observed[uri] = observed
 
     async def edits(
-        self, document: LspDocument, documents: Collection[LspDocument], most: int | None
+        self,
+        document: LspDocument,
+        documents: Collection[LspDocument],
+        most: int | None,
+        imported: Imported,
     ) -> list[dict[str, Any]]:
         """The likeliest places where the newest edit is wanted, too: those in the document come first.
 
         Without a number, one in the document, which is all that some clients can show. None if something changes
-        meanwhile.
+        meanwhile. `imported`: the files that a document imports and that are not open.
         """
         if document.uri not in self.observed:
             return []
@@ -54,13 +65,17 @@ class NextEdits:
             opened = {one.uri: one for one in documents if one.uri in self.observed}
             versions = [one.version for one in opened.values()]
             edited, beside = self._edited_and_beside(opened, document)
-            found = await asyncio.to_thread(propose, self._recent(edited.name), edited, beside)
+            recent = self._recent(edited.name)
+            closed = await imported(opened[edited.name]) if recent.now and most is not None else []
+            beside += map(_opened, closed)
+            found = await asyncio.to_thread(propose, recent, edited, beside)
             if [one.version for one in opened.values()] != versions:
                 return []
         here = [one for one in found if one.document == document.uri]
         elsewhere = [one for one in found if one.document != document.uri]
         shown = here[:1] if most is None else [*here, *elsewhere][:most]
-        return [_as_edit(opened[one.document], one) for one in shown]
+        known = {one.uri: one for one in closed} | opened
+        return [_as_edit(known[one.document], one) for one in shown]
 
     def _edited_and_beside(
         self, opened: dict[str, LspDocument], asked: LspDocument
@@ -82,6 +97,25 @@ class NextEdits:
             if other != uri:
                 yield from observed.recent.now
                 yield from observed.recent.earlier
+
+
+def read_closed(paths: Iterable[str], encoding: str) -> list[LspDocument]:
+    """The files at these paths, without a version; those that are no UTF-8 text, or long, are left out."""
+    found: list[LspDocument] = []
+    left = _MAX_BYTES
+    for path in paths:
+        try:
+            data = b"" if is_notebook(path) else read_file(path)
+            text = data[:left].decode("utf-8-sig")
+        except (NotSource, OSError, UnicodeDecodeError):
+            continue
+        document = LspDocument(Path(path).as_uri(), text, encoding, language_of(path), None)
+        if 0 < len(data) <= left and _is_read(document):
+            found.append(document)
+            left -= len(data)
+        if len(found) == _MAX_CLOSED:
+            break
+    return found
 
 
 def _is_read(document: LspDocument) -> bool:

@@ -28,7 +28,7 @@ from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
-from spd_lsp.lsp.next_edits import NextEdits
+from spd_lsp.lsp.next_edits import NextEdits, read_closed
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.request_scheduler import (
@@ -40,7 +40,8 @@ from spd_lsp.lsp.request_scheduler import (
     RequestScheduler,
 )
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
-from spd_lsp.lsp.usage import Usage, add_counts
+from spd_lsp.lsp.usage import Accepted, Usage, add_counts
+from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 _MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
+_KEPT_SECONDS = 60.0  # from acceptance until it is looked whether the text still stands
 _MAX_OFFERED = 32  # completions that may still be accepted
 _SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
@@ -83,6 +85,7 @@ class SpdServer(LanguageServer):
         self.offered: dict[int, Evidence] = {}  # by number, until an editor says which it inserted
         self.on_answer: Callable[[CompletionResult, int], None] = lambda result, completions: None
         self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
+        self.kept_timers: list[asyncio.TimerHandle] = []
         self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
@@ -156,7 +159,7 @@ class SpdServer(LanguageServer):
         self.status.reason = result.reason
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
-        self.usage.offers.append((request.language, result))
+        self.usage.offers.append((request, result))
         self.on_answer(result, len(result.completions))
         self.save_usage_soon()
         self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}
@@ -168,13 +171,24 @@ class SpdServer(LanguageServer):
         return result.completions
 
     def note_acceptance(self, *accepted: Any) -> None:
-        """Count a completion that an editor says it inserted."""
-        self.usage.note_acceptance(*accepted)
+        """Count a completion that an editor says it inserted, and later whether it is kept."""
+        if found := self.usage.note_acceptance(*accepted):
+            loop = asyncio.get_running_loop()
+            waiting = [timer for timer in self.kept_timers if timer.when() > loop.time()]
+            self.kept_timers = [*waiting, loop.call_later(_KEPT_SECONDS, self.look_for_accepted, found)]
+            self.kept_timers.append(loop.call_later(_KEPT_SECONDS, self.save_usage_soon))
         self.save_usage_soon()
         number = accepted[3] if len(accepted) > 3 and isinstance(accepted[3], int) else 0
         if (evidence := self.offered.pop(number, None)) is not None:
             self.worker.accepted.append(evidence.learn())
             self.idle_worker.wake()
+
+    def look_for_accepted(self, *accepted: Accepted) -> None:
+        """Count which of these are kept; of documents that were closed that is not known."""
+        for one in accepted:
+            document = self.workspace.get_text_document(one.uri)
+            if document.is_open:
+                self.usage.judge(one, self.workspace.whole_text(document)[0].text)
 
     def save_usage_soon(self) -> None:
         """Add the counts to the file, once for many."""
@@ -239,6 +253,18 @@ class SpdServer(LanguageServer):
                 self.served = document.uri, await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
         return self.served[1] if self.served[0] == document.uri else ()
 
+    async def imported_documents(self, document: LspDocument) -> list[LspDocument]:
+        """The files that a document imports, but for open ones, as on the disk; none while the worker is busy."""
+        work = partial(self.worker.imported_files, self.workspace.whole_text(document)[0])
+        running = asyncio.get_running_loop().run_in_executor(self.worker.executor, work)
+        found: list[str] = []
+        with suppress(asyncio.TimeoutError):
+            found = await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
+        opened = {real_path(one.file) for one in self.workspace.documents if one.file}
+        closed = [path for path in found if path not in opened]
+        read = await asyncio.to_thread(read_closed, closed, self.workspace.encoding)
+        return [one for one in read if one.is_indexable(self.settings.disabled_languages)]
+
     def index_changes(self) -> None:
         """Queue the documents that changed for the live index, and have the worker look at them when idle."""
         if self.settings.enabled:
@@ -291,6 +317,9 @@ class SpdServer(LanguageServer):
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
         self.cancel_all()
+        for timer in self.kept_timers:
+            timer.cancel()
+        self.look_for_accepted(*self.usage.waiting)  # sooner than in a minute, but never else
         self.save_usage(lambda write, *arguments: write(*arguments))
         self.indexer.stop()
         self.idle_worker.stop()

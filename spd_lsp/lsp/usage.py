@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
+from collections import Counter, deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,31 +17,51 @@ from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import replace_file
 from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.typed_along import CompletionRequest
 
-COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds")  # saved keystrokes, and the model's time
-_OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS = range(len(COLUMNS))
+# Saved keystrokes, the model's time, and how many of those accepted still stood a minute later.
+COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds", "kept")
+_OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS, _KEPT = range(len(COLUMNS))
 _SOURCES = ("model", "copies", "names")
 _FILE = "usage.json"
 _MAX_LANGUAGE = 40  # characters of an editor's language id
 _MAX_KEYSTROKES = 100_000  # of one completion
+_MAX_RECENT = 8  # offers of which one may be accepted
 
 log = logging.getLogger(__name__)
 
 Counts = Counter[tuple[str, str, int]]  # of a language, a source and one of the numbers above
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A completion that was inserted; held in memory until it is known whether it is kept."""
+
+    uri: str
+    language: str
+    source: str
+    line: str  # with what stood before it, without indentation
+
+    def stands_in(self, text: str) -> bool:
+        """Whether it does."""
+        return self.line in _unindented(text)
+
+
 class Usage:
     """What one session counts, until it is added to the file."""
 
     def __init__(self) -> None:
-        self.offers: list[tuple[str | None, CompletionResult]] = []  # not counted yet, as requests cannot wait
+        self.offers: list[tuple[CompletionRequest, CompletionResult]] = []  # not counted yet, requests cannot wait
+        self.waiting: list[Accepted] = []  # to be looked for a minute after they were inserted
+        self._recent: deque[tuple[CompletionRequest, CompletionResult]] = deque(maxlen=_MAX_RECENT)
         self._new: Counts = Counter()
         self._best = ""  # that was offered last
 
     def _count_offers(self) -> None:
-        for language, result in self.offers:
+        for request, result in self.offers:
             if result.completions:
-                self._count_offer(language, result)
+                self._count_offer(request.language, result)
+                self._recent.append((request, result))
         self.offers.clear()
 
     def _count_offer(self, language: str | None, result: CompletionResult) -> None:
@@ -51,15 +72,38 @@ class Usage:
         self._new[name, best.kind, _MILLISECONDS] += round(1000 * result.seconds) if result.passes else 0
         self._best = best.text
 
-    def note_acceptance(self, *accepted: object) -> None:
-        """Count what an editor inserted: language, source and characters, unless they cannot be ours."""
+    def note_acceptance(self, *accepted: object) -> Accepted | None:
+        """Count what an editor inserted: language, source and characters, unless they cannot be ours.
+
+        Return what to look for later.
+        """
         language, source, characters, *_ = (*accepted, None, None, None)
         if not (isinstance(language, str) and isinstance(source, str) and isinstance(characters, int)):
-            return
+            return None
         if language.isprintable() and source in _SOURCES and 0 < characters <= _MAX_KEYSTROKES:
             name = language[:_MAX_LANGUAGE]
             self._new[name, source, _ACCEPTED] += 1
             self._new[name, source, _KEYSTROKES] += characters - 1  # one accepts it
+            if found := self._offered(source, characters):
+                self.waiting.append(Accepted(found[0], name, source, found[1]))
+                return self.waiting[-1]
+        return None
+
+    def _offered(self, source: str, characters: int) -> tuple[str, str] | None:
+        """The document and the line of the newest offer of such a completion."""
+        self._count_offers()
+        for request, result in reversed(self._recent):
+            for one in result.completions:
+                if (one.kind, len(one.text)) == (source, characters):
+                    before = request.source[: request.cursor].rpartition("\n")[2]
+                    return request.uri, _unindented(before + one.text)
+        return None
+
+    def judge(self, one: Accepted, text: str) -> None:
+        """Count whether it is kept, once, by the text of its document."""
+        if one in self.waiting:
+            self.waiting.remove(one)
+            self._new[one.language, one.source, _KEPT] += one.stands_in(text)
 
     def take(self) -> Counts:
         """What was counted since the last time."""
@@ -87,6 +131,11 @@ def add_counts(folder: Path, counts: Counts) -> None:
         log.debug("usage is not counted: %s", error)
 
 
+def _unindented(text: str) -> str:
+    """The text without the blanks around its lines: editors indent what they insert, and formatters again."""
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
 def _total(counts: Counts, number: int) -> int:
     return sum(count for (*_, kind), count in counts.items() if kind == number)
 
@@ -97,7 +146,7 @@ def read_counts(folder: Path) -> Counts:
     try:
         rows = json.loads(file.read_bytes())
         return Counter(
-            {(language, source, n): int(row[n]) for language, source, *row in rows for n in range(len(COLUMNS))}
+            {(language, source, n): int(number) for language, source, *row in rows for n, number in enumerate(row)}
         )
     except FileNotFoundError:
         return Counter()

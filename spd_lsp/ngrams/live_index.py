@@ -243,7 +243,8 @@ class LiveIndex:
         else:
             before, after = encoded.around(len(text[:start].encode()), len(text[:end].encode()))
         mark = [self.end_of_text]
-        return CountedText(next(self.serial), (np.concatenate((mark, before)), np.concatenate((after, mark))))
+        streams = np.concatenate((mark, before)), np.concatenate((after, mark))
+        return CountedText(next(self.serial), streams, text.count("\n"))
 
     def assign(self, buffer: Buffer) -> None:
         """Assign a buffer's counted text to the tables that include its file, or to the open files."""

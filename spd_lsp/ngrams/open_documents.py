@@ -217,7 +217,16 @@ class ImportedModules:
         self._paths: list[tuple[TableSync, str]] = []
 
     def find(self, document: OpenDocument, place: str, tables: Iterable[TableSync]) -> Iterator[OpenDocument]:
-        """Yield the modules that a document at a place imports from the tables that its file belongs to."""
+        """Yield the modules that a document at a place imports, as the tables of its file hold them."""
+        for table, path in self.paths(document, place, tables):
+            if path in table.ledger.hidden or path in table.unread:
+                continue
+            yield OpenDocument(path, None, document.language, self._text(table, path))
+
+    def paths(
+        self, document: OpenDocument, place: str, tables: Iterable[TableSync]
+    ) -> list[tuple[TableSync, str]]:
+        """Return the files that a document at a place imports, each with its table."""
         owners = [one for one in tables if _is_below(place, one.table.roots)]
         asked = _imports_of(document.text), place, *((owner, len(owner.states)) for owner in owners)
         if asked != self._asked:
@@ -229,10 +238,7 @@ class ImportedModules:
                 if one.states[path][0] <= _MAX_BYTES
             )
             self._paths = list(islice(paths, _MAX_MODULES))
-        for table, path in self._paths:
-            if path in table.ledger.hidden or path in table.unread:
-                continue
-            yield OpenDocument(path, None, document.language, self._text(table, path))
+        return self._paths
 
     def _text(self, table: TableSync, path: str) -> str:
         """Return the text of a file that the table counts."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 
 from ngram_builders.counting.token_cache import read_indexed_files
 from ngram_builders.errors import UserError
@@ -20,6 +21,7 @@ from ngram_builders.table.format import Columns, TableError
 from ngram_builders.table.reader import Table
 from ngram_builders.table.suffix_array import SearchedTexts
 from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
+from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
@@ -43,6 +45,22 @@ def _changed_at(folder: Path) -> int:
         return folder.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _label(table: NgramTable, file: Path | None, holder: object) -> str:
+    """A file of a table as people know it; behind the table's name, if the file asked for lies elsewhere.
+
+    Example: `httpx: _client.py`.
+    """
+    path = Path(str(holder))
+    root = next((root for root in table.roots if path.is_relative_to(root)), path.parent)
+    is_own = file is not None and Path(real_path(file)).is_relative_to(root)
+    return path.relative_to(root).as_posix() if is_own else f"{table.name}: {path.relative_to(root).as_posix()}"
+
+
+def _name(holder: object) -> str:
+    """An open document as people know it."""
+    return PurePath(str(holder)).name
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +183,12 @@ class ServingTables:
             sync = self.live.synced.get(one.table.name) if one.table else None
             if sync:
                 texts = sync.ledger.searched_texts([file.texts for file in one.files], sync.contents.documents)
-                found += (replace(text, trust=trust(one.weight)) for text in texts)
+                label = partial(_label, sync.table, self.file[0])
+                found += (replace(text, trust=trust(one.weight), label=label) for text in texts)
         _, language = self.file
         for group, ledger in self.live.unassigned.items():
             if language in group:
-                found += ledger.searched_texts()
+                found += (replace(text, label=_name) for text in ledger.searched_texts())
         return found
 
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:

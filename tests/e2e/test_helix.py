@@ -8,19 +8,33 @@ import pytest
 
 from tests.e2e.helix import MISSING, helix
 from tests.e2e.nvim import environment
+from tests.processes import wait_until
 
 TEXT = "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json."
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
-def test_a_draft_is_listed_and_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("way", ["asked for", "typed"])
+def test_a_draft_is_listed_and_accepted_and_another_enter_begins_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+):
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     file = tmp_path / "reader.py"
     with helix(file, f"{TEXT}\n") as editor:
         editor.type("geglA")  # to the end of the last line
         draft = editor.open_menu()[0]
-        editor.press("Tab", "Enter")  # select the first and accept it
+        typed = ""
+        if way == "typed":  # the menu follows, and what Tab selects in it stays selected
+            typed = draft[0]
+            editor.press("Escape")
+            editor.type(f"A{typed}")
+            draft = wait_until("the menu follows", lambda: (editor.wait(0.5), editor.menu)[1])[0]
+        editor.press("Tab")  # select the first
+        editor.wait(1)
+        editor.press("Enter", "Enter")  # accept it, and begin a line
+        editor.type("pass")
         editor.save()
-    assert draft.isprintable() and file.read_text() == f"{TEXT}{draft}\n"
+    assert draft.isprintable() and draft.startswith(typed)
+    assert file.read_text() == f"{TEXT}{draft}\n        pass\n"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.installed import HOW
 from tests.e2e.vscode import MISSING, Window, vscode
+from tests.processes import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -29,6 +30,9 @@ SETTINGS = {
     "editor.occurrencesHighlight": "off",
 }
 MARKS = ".glyph-margin-widgets [class*='ced-']"
+
+
+CALLS = "one = area(width, height)\ntwo = area(width, depth)\n"
 
 
 @pytest.fixture
@@ -96,3 +100,33 @@ def test_what_escape_dismisses_is_not_proposed_again(window: Window):
     assert (marks(window), notes(window)) == (0, [])
     window.press("Tab")  # writes white space again, as everywhere
     assert window.saved() == RENAMED.replace("breadth", "breadth    ")
+
+
+def test_a_key_opens_an_imported_file_that_is_not_open_and_jumps_to_its_place(
+    browser: Any, extensions: Path, tmp_path: Path
+):
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    closed = workspace / "shapes.py"
+    closed.write_text(CALLS.replace("one =", "six ="))
+    with vscode(browser, extensions, tmp_path, workspace, trusted=True) as open_window:
+        window = open_window(f"from shapes import area\n{CALLS}", SETTINGS)
+        set_for_user(window, OF_THE_USER)
+        wait_until("the folder has a table", lambda: any(tmp_path.rglob("*.ngt")))
+        window.press("Control+Home", "ArrowDown")
+        for _ in range(2):
+            window.press("End", "ArrowLeft")
+            window.page.keyboard.insert_text(", debug=True")
+            window.press("ArrowDown")
+        window.press("ArrowUp", "End")  # no change, so what is proposed stays
+        window.until("a place is found", lambda: notes(window) == ["1 more to change"])
+        assert window.saved().count("debug") == 2
+        window.page.screenshot(path=str(window.folder / "closed.png"))
+        window.press("Alt+n")
+        window.until("the file is open", lambda: window.page.locator(".tab.active:has-text('shapes.py')").count())
+        window.until("the cursor is there", lambda: window.cursor == (1, len("two = area(width, depth")))
+        window.press("Tab")
+        window.until("it is applied", lambda: window.page.locator(".tab.dirty").count())
+        window.saved()
+        window.page.screenshot(path=str(window.folder / "applied.png"))
+    assert closed.read_text() == CALLS.replace("one =", "six =").replace("depth)", "depth, debug=True)")

@@ -212,6 +212,9 @@ class FakeCompleter:
     def tables_for(self, path: Path | None, language: str | None) -> list[str]:
         return []
 
+    def imported_files(self, document: OpenDocument) -> list[str]:
+        return []
+
     def prefetch(self, document: OpenDocument, cursor: int, check: Any) -> int:
         check()
         self.prefetched.append((document.text, cursor))

@@ -157,6 +157,11 @@ def test_items_name_their_origin_and_probability():
     [
         (Completion("x", 0.31, is_copy=True, match=Match(9, 2, 2, 2)), "31 % · copied from 2 files"),
         (Completion("x", 0.06, match=Match(9, 1, 2, 1)), "6 % · model, as in 1 file"),
+        (Completion("x", 0.06, match=Match(9, 1, 2, 1), place="a.py:3"), "6 % · model, as in a.py:3"),
+        (
+            Completion("x", 0.31, is_copy=True, match=Match(9, 2, 2, 2), place="team: a.py:3"),
+            "31 % · copied from team: a.py:3 and 1 more file",
+        ),
         (Completion("x", 0.9, is_rated=False, is_name=True), "name in your code"),
     ],
 )

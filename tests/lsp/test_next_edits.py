@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spd_lsp.edits.probability import MIN_PROBABILITY
+from spd_lsp.lsp.next_edits import read_closed
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import URI, Editor, FakeCompleter, edit, opened, session
+from tests.lsp.test_server_live import build_table
 from tests.lsp.test_server_process import process
+from tests.processes import TIMEOUT
 
 INLINE_EDIT = "textDocument/copilotInlineEdit"
 SOURCE = """def area(width, height):
@@ -87,6 +92,55 @@ async def test_with_a_limit_places_in_other_open_documents_follow_those_of_this_
         there = {"textDocument": {"uri": OTHER_URI, "version": 1}, "position": {"line": 0, "character": 0}}
         [same] = (await editor.request(INLINE_EDIT, {**there, "context": {"triggerKind": 2}}))["edits"]
         assert same["textDocument"] == {"uri": OTHER_URI, "version": 1}
+
+
+@pytest.mark.slow
+async def test_places_in_imported_files_that_are_not_open_are_edits_of_their_files(tmp_path: Path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "shapes.py").write_bytes(CALLS.replace("one =", "six =").replace("\n", "\r\n").encode())
+    (repository / "unrelated.py").write_text(CALLS.replace("one =", "six ="))
+    build_table(repository, tmp_path)
+    uri, closed = ((repository / name).as_uri() for name in ("main.py", "shapes.py"))
+    arguments = ("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), "serve")
+    async with process(*arguments) as (_, editor):
+        await editor.start(initializationOptions={"nextEdits": True, "model": "none"})
+        await editor.ready()
+        editor.open(f"from shapes import area\n{CALLS}", uri)
+        for row, version in ((1, 2), (2, 3)):
+            editor.send(edit(", debug=True", row, 25 - row, 25 - row, version, uri))
+        asked_there = {**asked(3, limit=20), "textDocument": {"uri": uri, "version": 3}}
+
+        async def found(wanted: bool = True) -> list[dict[str, Any]]:
+            """What is proposed once there is something, or nothing: tables are opened between requests."""
+            deadline = asyncio.get_running_loop().time() + TIMEOUT
+            while True:
+                edits: list[dict[str, Any]] = (await editor.request(INLINE_EDIT, asked_there))["edits"]
+                if bool(edits) == wanted:
+                    return edits
+                assert asyncio.get_running_loop().time() < deadline
+                await asyncio.sleep(0.05)
+
+        [there] = await found()
+        assert there["textDocument"] == {"uri": closed, "version": None}
+        assert (there["text"], there["range"]["start"]) == (", debug=True", {"line": 1, "character": 23})
+        editor.open((repository / "shapes.py").read_text(), closed)  # from now on the editor has its text
+        [there] = await found()
+        assert there["textDocument"] == {"uri": closed, "version": 1}
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": closed}})
+        (repository / "shapes.py").write_text("# gone\n")
+        assert await found(wanted=False) == []
+
+
+def test_of_imported_files_only_short_texts_without_secrets_are_read_and_so_many(tmp_path: Path):
+    texts = {"a.py": b"x = 1\n", "long.py": b"#" * 200_001, "latin.py": b"# \xe9\n", ".env.py": b"x = 1\n"}
+    texts |= {f"{number}.py": b"y" * 200_000 for number in range(6)}
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text)
+    os.mkfifo(tmp_path / "pipe.py")
+    paths = [str(tmp_path / name) for name in ("missing.py", "pipe.py", *texts)]
+    read = [Path(document.path).name for document in read_closed(paths, "utf-16")]
+    assert read == ["a.py", "0.py", "1.py", "2.py", "3.py"]
 
 
 @pytest.mark.parametrize(

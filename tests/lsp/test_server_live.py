@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -146,10 +147,15 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def data(tmp_path: Path, repository: Path) -> Path:
     """A registry with a table of the repository."""
+    return build_table(repository, tmp_path)
+
+
+def build_table(repository: Path, tmp_path: Path, name: str = "mine") -> Path:
+    """The folder of a registry with a table of a repository."""
     tokens = ModelTokenizer(STARTER)
     build(
         [repository],
-        "mine",
+        name,
         tokens.encode_batch,
         token_space=tokens.space,
         registry=Registry(tmp_path / "data"),
@@ -322,3 +328,52 @@ async def test_with_other_line_ends_completions_are_at_the_cursor(tmp_path: Path
             }
             assert "\r" not in item["textEdit"]["newText"]
         await leave(child, editor)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["above", "below", "closed", "other table"])
+async def test_a_copy_names_the_file_and_line_that_it_comes_from(tmp_path: Path, where: str):
+    folders = {"closed": tmp_path / "mine", "other table": tmp_path / "team"}
+    for folder in folders.values():
+        (folder / "inner").mkdir(parents=True)
+        (folder / "app.py").write_text("import os\n")
+    inner = folders.get(where, tmp_path) / "inner" / "habits.py"
+    if where in folders:
+        inner.write_text(f"import os\n\n{HABITS}")
+    for folder in folders.values():
+        build_table(folder, tmp_path, folder.name)
+    Registry(tmp_path / "data").assign_workspace(tmp_path / "mine", [("mine", 0.7), ("team", 0.7)])
+    text = {"above": f"{HABITS}{ASKED}", "below": f"{ASKED}\n\n\n{HABITS}"}.get(where, ASKED)
+    line = ASKED.count("\n") + (HABITS.count("\n") if where == "above" else 0)
+    asked = (tmp_path / "mine" / "asked.py").as_uri()
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (_, editor):
+        await served(editor)
+        editor.open(text, asked)
+
+        async def detail() -> str:
+            place = at(line, len(ASKED.rpartition("\n")[2]), None, asked)
+            drafts = await editor.request("spd-lsp/drafts", place)
+            return next((one["details"] for one in drafts if LEARNED in one["label"]), "")
+
+        deadline = asyncio.get_running_loop().time() + TIMEOUT
+        while not re.search(r"[\w.]+:\d+", found := await detail()):
+            assert asyncio.get_running_loop().time() < deadline, found
+            await asyncio.sleep(0.05)
+    named, number = re.search(r"((?:\w+: )?[\w./]+):(\d+)", found).groups()
+    expected = {"closed": "inner/habits.py", "other table": "team: inner/habits.py"}.get(where, "asked.py")
+    assert named == expected, found
+    source = inner.read_text() if where in folders else text
+    assert LEARNED in source.splitlines()[int(number) - 1], (found, source)
+
+
+@pytest.mark.slow
+async def test_a_copy_that_begins_on_a_new_line_names_that_line(tmp_path: Path):
+    text = f"{HABITS}def fifth(frobnicator):\n    "
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE) as (_, editor):
+        await served(editor)
+        editor.open(text)
+        drafts = await editor.request("spd-lsp/drafts", at(text.count("\n"), 4, None))
+    found = next(one["details"] for one in drafts if one["label"].startswith("zygote = frob"))
+    number = re.search(r":(\d+)", found)
+    assert number, drafts
+    assert text.splitlines()[int(number[1]) - 1].startswith("    zygote"), found

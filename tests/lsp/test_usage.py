@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from tests.lsp.lsp_client import Editor, at, edit
+from tests.lsp.lsp_client import Editor, at, edit, until
+from tests.lsp.test_server_live import leave
 from tests.lsp.test_server_process import end, process
 
 SOURCE = "import json\n\n\ndef load(secret_path):\n    with open(secret_path) as file:\n        return json."
+
+
+# A server that looks soon whether what was accepted still stands.
+HASTY = """
+from spd_lsp import cli
+from spd_lsp.lsp import server
+
+server._KEPT_SECONDS = 0.3
+server._SAVE_SECONDS = 0.1
+cli.main()
+"""
 
 
 def stats(data: Path, *options: str) -> str:
@@ -62,6 +76,38 @@ async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Pa
     assert stats(tmp_path).splitlines()[-1].split()[:3] == ["all", str(sum(row["offered"] for row in rows)), "2"]
     stats(tmp_path, "--reset")
     assert stats(tmp_path) == "nothing has been counted yet\n"
+
+
+@pytest.mark.parametrize("fate", ["kept", "indented", "changed", "undone", "session ended"])
+async def test_what_still_stands_after_a_minute_is_counted_as_kept(tmp_path: Path, fate: str):
+    program = ("-m", "spd_lsp") if fate == "session ended" else ("-c", HASTY)
+    async with process(*program, "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (child, editor):
+        await editor.start()
+        await editor.ready()
+        editor.open(SOURCE)
+        line, column = 5, len(SOURCE.splitlines()[-1])
+        [best, *_] = (await editor.request("textDocument/inlineCompletion", at(line, column)))["items"]
+        text = best["insertText"]
+        await accept(editor, best, text, line, column)
+        if fate == "indented":
+            editor.send(edit("\t", line, 0, 8, 3))
+        elif fate in ("changed", "undone"):
+            editor.send(edit("x" if fate == "changed" else "", line, column, column + len(text), 3))
+        if fate != "session ended":
+            await until(lambda: "accepted" in (found := stats(tmp_path)) and found.split()[-4] == "1")
+            await asyncio.sleep(0.6)
+        await leave(child, editor)
+    [row] = [row for row in json.loads(stats(tmp_path, "--json")) if row["accepted"]]
+    assert row["kept"] == (fate not in ("changed", "undone"))
+    assert text.strip() not in (tmp_path / "usage.json").read_text()
+
+
+def test_counts_of_an_earlier_version_are_read(tmp_path: Path):
+    (tmp_path / "usage.json").write_text('[["python", "model", 3, 2, 40, 5]]')
+    assert json.loads(stats(tmp_path, "--json"))[0] == {
+        "language": "python", "source": "model", "offered": 3, "accepted": 2, "keystrokes": 40,
+        "milliseconds": 5, "kept": 0,
+    }  # fmt: skip
 
 
 def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path):

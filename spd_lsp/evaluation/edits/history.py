@@ -10,25 +10,28 @@ import os
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from spd_lsp.edits.rewrite import token_hunks, tokenize
+from spd_lsp.ngrams.open_documents import OpenDocument, imported_files
 
 _LANGUAGES = ("python", "typescript", "typescriptreact", "javascript", "go")
 _MAX_FILE = 100_000  # bytes
 _MAX_BLOCK = 40  # lines that were replaced as one
 _MAX_HUNKS = 80  # of a file; more were not made by hand
 _MAX_BESIDE = 8  # files that are open, too
+_MAX_CLOSED = 16  # files that are imported
 _ONCE_PER_FILE = 3
 _ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
-_COMMIT = "commit"
+_COMMIT = "commit "
+_ROOT = Path("/repository")  # stands for the repository's folder
 _GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
 
 
@@ -52,7 +55,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The file that is changed first, the files that are open beside it, and which changes are like the first."""
+    """A file that is changed first, those that are open too or that it imports, and which changes are alike."""
 
     repository: str
     files: tuple[File, ...]  # the first is changed first
@@ -72,31 +75,53 @@ class _Change(NamedTuple):
 def read_examples(repo: Path, most: int) -> Iterator[Example]:
     """The examples of a repository, newest first, from at most so many commits."""
     commits = _read_commits(repo, most)
-    names = [name for commit in commits for change in commit for name in (change.before, change.after)]
+    names = [name for _, commit in commits for change in commit for name in (change.before, change.after)]
     texts = dict(zip(names, _read_blobs(repo, names), strict=True))
-    for number, commit in enumerate(commits):
+    for number, (name, commit) in enumerate(commits):
         files = [_file(change, texts) for change in commit]
         changed = [one for one in files if one.lines]
-        earlier = {change.path: change for older in reversed(commits[number + 1 :]) for change in older}
+        earlier = {change.path: change for _, older in reversed(commits[number + 1 :]) for change in older}
         rest = [File(one.path, one.language, texts[one.after]) for one in list(earlier.values())[::-1][:30]]
         known = {one.name for one in changed}
-        yield from _examples(str(repo), changed, [one for one in rest if one.name not in known and one.before])
+        others = [one for one in rest if one.name not in known and one.before]
+        tree = _read_tree(repo, name) if changed else {}
+        imported = {one.name: _imported(repo, one, tree) for one in changed}
+        yield from _examples(str(repo), changed, others, imported)
 
 
-def _read_commits(repo: Path, most: int) -> list[list[_Change]]:
-    """The files that each commit changes, newest first."""
+def _read_tree(repo: Path, commit: str) -> dict[str, str]:
+    """The names of the stored files before a commit, by path."""
+    listing = _git(repo, "ls-tree", "-r", "-z", "--full-tree", f"{commit}~").decode("utf-8", "replace")
+    entries = [entry.partition("\t") for entry in listing.split("\0") if entry]
+    return {path: fields.split()[2] for fields, _, path in entries if _language(path)}
+
+
+def _imported(repo: Path, file: File, tree: Mapping[str, str]) -> list[File]:
+    """The files that a file imports, as they were before a commit."""
+    document = OpenDocument(file.name, None, file.language, file.before)
+    found = imported_files(document, f"{_ROOT}/{file.name}", [_ROOT], [f"{_ROOT}/{path}" for path in tree])
+    paths = [one.removeprefix(f"{_ROOT}/") for one in islice(found, _MAX_CLOSED)]
+    texts = _read_blobs(repo, [tree[path] for path in paths])
+    return [File(path, _language(path), text) for path, text in zip(paths, texts, strict=True) if text]
+
+
+def _language(path: str) -> str:
+    """The language of a file that is looked at, else an empty string."""
+    language = LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:], "")
+    return language if language in _LANGUAGES and not _GENERATED.search(path) else ""
+
+
+def _read_commits(repo: Path, most: int) -> list[tuple[str, list[_Change]]]:
+    """The commits, newest first, each with the files that it changes."""
     listed = ("--raw", "--no-abbrev", "--no-renames", "--diff-filter=M", "--no-show-signature")
-    listing = _git(repo, "log", f"--max-count={most}", "--no-merges", f"--format=tformat:{_COMMIT}", *listed)
-    commits: list[list[_Change]] = []
+    listing = _git(repo, "log", f"--max-count={most}", "--no-merges", f"--format=tformat:{_COMMIT}%H", *listed)
+    commits: list[tuple[str, list[_Change]]] = []
     for line in listing.decode("utf-8", "replace").splitlines():
         fields, _, path = line.partition("\t")
-        if line == _COMMIT:
-            commits.append([])
-        elif (
-            not _GENERATED.search(path)
-            and (language := LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:])) in _LANGUAGES
-        ):
-            commits[-1].append(_Change(path, language, *fields.split()[2:4]))
+        if line.startswith(_COMMIT):
+            commits.append((line.removeprefix(_COMMIT), []))
+        elif language := _language(path):
+            commits[-1][1].append(_Change(path, language, *fields.split()[2:4]))
     return commits
 
 
@@ -139,12 +164,17 @@ def _read_blobs(repo: Path, names: Sequence[str]) -> list[str]:
     return texts
 
 
-def _examples(repository: str, changed: Sequence[File], others: Sequence[File]) -> Iterator[Example]:
+def _examples(
+    repository: str, changed: Sequence[File], others: Sequence[File], imported: Mapping[str, Sequence[File]]
+) -> Iterator[Example]:
     shown: set[tuple[str, tuple[Hunk, ...]]] = set()
     for file in changed:
         group = related_languages(file.language)
         beside = [one for one in (*changed, *others) if one is not file and one.language in group]
-        files = (file, *beside[:_MAX_BESIDE])
+        opened = (file, *beside[:_MAX_BESIDE])
+        known = {one.name: one for one in (*changed, *others)}  # of a changed file it is known what is changed
+        closed = [known.get(one.name, one) for one in imported[file.name] if one not in opened]
+        files = (*opened, *(one for one in closed if one not in opened))
         once = 0
         for first in file.lines:
             keys = _keys(first)

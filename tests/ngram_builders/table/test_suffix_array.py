@@ -44,7 +44,8 @@ def occurrences(documents: Sequence[Sequence[int]], history: Sequence[int], foll
         while length < min(DEPTH, len(history), place) and before[-1 - length] == history[-1 - length]:
             length += 1
         if length:
-            found.append(Occurrence(length, owner[place], tuple(text[place : place + follow])))
+            at = sum(owner[n] == owner[place] for n in range(1, place))
+            found.append(Occurrence(length, owner[place], tuple(text[place : place + follow]), at=at))
     return found
 
 
@@ -67,6 +68,7 @@ def test_a_text_that_is_being_written_is_searched_as_a_table_is(documents, histo
     ids = [token for part in documents for token in part]
     text = join_backwards([np.array([END, *ids, END])])
     wanted = [place for place in occurrences([ids], history, 5) if place.length > 1]
+    wanted = [place._replace(at=place.at + 1) for place in wanted]  # the end-of-text before it is a part of it
     assert sorted(scan(text, history, ALL, 5)) == sorted(wanted)
 
 

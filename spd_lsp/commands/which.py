@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.learnt_weights import START
 from spd_lsp.command_options import print_status
 from spd_lsp.commands.complete import read_position
 from spd_lsp.commands.ngrams import help_example, open_registry
@@ -105,6 +104,8 @@ def _likeliest(table: ServingTable, history: list[int], tokens: ModelTokenizer) 
 
 
 def _describe(table: dict[str, Any]) -> str:
+    from ngram_builders.registry.learnt_weights import START
+
     line = f"{table['table']:24} {table['weight']:<5g} {table['reason']}"
     if "learnt_in" in table:
         count = format_count(table["learnt_from"], "accepted token")

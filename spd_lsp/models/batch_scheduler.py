@@ -19,7 +19,7 @@ from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
 
 _MAX_BATCH = 32  # forward inputs
-_MAX_PROMPTS = 16  # that all sessions keep cached; at least one each
+_MAX_PROMPTS = 8  # that all sessions keep cached; at least one each
 _MAX_WAIT = 0.02  # seconds for requests that are choosing their next tokens
 
 

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
-from tests.lsp.lsp_client import Editor, at
+from tests.lsp.lsp_client import Editor, at, until
 from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
 from tests.models.networks import NETWORKS, random_network
 from tests.processes import TIMEOUT
@@ -194,32 +195,30 @@ MODULE = "".join(
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system tells no memory of its own")
 async def test_an_editor_costs_little_memory_which_is_given_back_when_it_leaves(tmp_path: Path):
-    """The bound that SECURITY.md and the guide state, with the model of the tests, whose cache is smaller."""
+    """The bound that the guide states, with the model of the tests, whose cache is smaller."""
     with run_listener(tmp_path) as server:
-        used = {}
+        own = partial(private_megabytes, server.process.pid)
         async with contextlib.AsyncExitStack() as stay:
-            for number in range(4):
+            for number in range(2):
                 await work(await stay.enter_async_context(editor_at(server)), number)
-            used["four"] = await settled(server.process.pid)
+            two = own()
             async with contextlib.AsyncExitStack() as leave:
-                for number in range(4, 16):
+                for number in range(2, 10):
                     await work(await leave.enter_async_context(editor_at(server)), number)
-                used["sixteen"] = await settled(server.process.pid)
-            used["left"] = await settled(server.process.pid)
-    assert used["sixteen"] - used["four"] < 12 * 20, used
-    assert used["left"] - used["four"] < (used["sixteen"] - used["four"]) / 2 + 10, used
+                ten = own()
+            assert ten - two < 8 * 20
+            await until(lambda: own() < two + (ten - two) / 2 + 10)
 
 
 async def work(editor: Editor, number: int) -> None:
     """Ask at several places of a file."""
     editor.open(f"# {number}\n{MODULE}", f"file:///code/{number}.py")
-    for line in range(21, 221, 40):
+    for line in range(21, 221, 80):
         await editor.request(COMPLETION, at(line, 20, uri=f"file:///code/{number}.py"))
 
 
-async def settled(process: int) -> float:
-    """The memory of a process that it shares with no other, in MB, once what ended is collected."""
-    await asyncio.sleep(3)
+def private_megabytes(process: int) -> float:
+    """The memory of a process that it shares with no other."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(("Private", "Swap:"))) / 1024
 

@@ -1,7 +1,7 @@
 """Next edits of one session: documents' versions in, proposals out, as `textDocument/copilotInlineEdit` has them.
 
 Imported files that are not open are read from the disk for each answer, and not kept. Off unless the setting
-`nextEdits` is on. Nothing here waits for the model.
+`nextEdits` is on. Nothing here waits for the model, but a moment to hear which files are imported.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def notebook(window: Window) -> None:
 
 def untitled(window: Window) -> None:
     """Type in a document without a file."""
-    window.command("Create: New Untitled Text File")
+    window.press("Control+Alt+n")
     window.page.locator(".tab.active:has-text('Untitled-1')").wait_for()
     window.command("Change Language Mode")
     window.page.keyboard.type("Python")

@@ -41,7 +41,9 @@ def build_dependencies(
             table = store.build(code, report)
         tables += [table] if table else []
     kept = _of_other_models(store.registry, project, store.options.token_space.fingerprint)
-    store.registry.assign_dependencies(project, [(table.name, None) for table in (*kept, *tables)])
+    # With their own weight, which is not learnt: it costs next to nothing, and with less a package that alone
+    # knows a name is not heard when that is typed for the first time.
+    store.registry.assign_dependencies(project, [(table.name, table.weight) for table in (*kept, *tables)])
     return tables
 
 

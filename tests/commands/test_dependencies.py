@@ -27,9 +27,9 @@ def test_packages_are_counted_listed_and_used(project: Path, run: Any, tmp_path:
     listed = run("ngrams", "list")
     assert table.name in listed
     assert f"{project} is also served by tables of packages that it depends on: 1" in listed
-    assert f"files in {project}, which depends on it (learnt weight)" in run("ngrams", "show", table.name)
+    assert f"files in {project}, which depends on it ({table.weight:g})" in run("ngrams", "show", table.name)
     shown = json.loads(run("ngrams", "show", table.name, "--json"))
-    assert shown["used_by"]["dependencies"] == {str(project): None}
+    assert shown["used_by"]["dependencies"] == {str(project): table.weight}
     assert shown["roots"] == []
     assert f'"ngrams": ["{table.name}", "python"' in run("complete", "--json", f"{project / 'app.py'}:1:8")
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from ngram_builders.build import ignore_progress
 from ngram_builders.dependencies.project import PACKAGES, build_dependencies, find_packages
 from ngram_builders.dependencies.tables import PackageTables
-from ngram_builders.registry.learnt_weights import START
-from ngram_builders.registry.ngram_table import NgramTable
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, NgramTable
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 from tests.ngram_builders.dependencies.projects import install_python, options, write
@@ -46,7 +45,7 @@ def test_tables_are_shared_by_projects_and_serve_no_other_files(registry: Regist
     assert flask.name.startswith("pypi-flask@1.0-")
     assert index(registry, bank) == ["pypi:flask@1.0", "pypi:yaml@1.0"]
     assert registry.find(flask.name).built == flask.built
-    assert registry.tables_for(shop / "app.py", "python") == [(flask, START)]
+    assert registry.tables_for(shop / "app.py", "python") == [(flask, DEFAULT_WEIGHT)]
     assert served(registry, bank / "deep" / "new.py") == ["pypi:flask@1.0", "pypi:yaml@1.0"]
     assert served(registry, tmp_path / "elsewhere.py") == []
     assert registry.tables_for(shop / "main.go", "go") == []

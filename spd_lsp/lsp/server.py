@@ -40,7 +40,7 @@ from spd_lsp.lsp.request_scheduler import (
     RequestScheduler,
 )
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
-from spd_lsp.lsp.usage import Accepted, Usage, add_counts
+from spd_lsp.lsp.usage import Accepted, Offered, Usage, add_counts
 from spd_lsp.ngrams.file_sync import real_path
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import safe_traceback, user_message
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 _MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
 _KEPT_SECONDS = 60.0  # from acceptance until it is looked whether the text still stands
-_MAX_OFFERED = 32  # completions that may still be accepted
+_MAX_OFFERED = 16  # completions that may still be accepted, of which each holds how it was made
 _SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
 MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 
@@ -159,7 +159,8 @@ class SpdServer(LanguageServer):
         self.status.reason = result.reason
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
-        self.usage.offers.append((request, result))
+        if result.completions:
+            self.usage.offers.append(Offered.of(request, result))
         self.on_answer(result, len(result.completions))
         self.save_usage_soon()
         self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}

@@ -34,6 +34,26 @@ Counts = Counter[tuple[str, str, int]]  # of a language, a source and one of the
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """What is counted of an answer. Not the answer: that holds the document, of which each key makes another."""
+
+    uri: str
+    language: str | None
+    before: str  # the cursor, in its line
+    texts: tuple[tuple[str, str], ...]  # source and text of each completion, best first
+    milliseconds: int
+
+    @classmethod
+    def of(cls, request: CompletionRequest, result: CompletionResult) -> Offered:
+        """What is counted of this answer."""
+        before = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
+        texts = tuple((one.kind, one.text) for one in result.completions)
+        return cls(
+            request.uri, request.language, before, texts, round(1000 * result.seconds) if result.passes else 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """A completion that was inserted; held in memory until it is known whether it is kept."""
 
@@ -51,26 +71,25 @@ class Usage:
     """What one session counts, until it is added to the file."""
 
     def __init__(self) -> None:
-        self.offers: list[tuple[CompletionRequest, CompletionResult]] = []  # not counted yet, requests cannot wait
+        self.offers: list[Offered] = []  # not counted yet, requests cannot wait
         self.waiting: list[Accepted] = []  # to be looked for a minute after they were inserted
-        self._recent: deque[tuple[CompletionRequest, CompletionResult]] = deque(maxlen=_MAX_RECENT)
+        self._recent: deque[Offered] = deque(maxlen=_MAX_RECENT)
         self._new: Counts = Counter()
         self._best = ""  # that was offered last
 
     def _count_offers(self) -> None:
-        for request, result in self.offers:
-            if result.completions:
-                self._count_offer(request.language, result)
-                self._recent.append((request, result))
+        for offered in self.offers:
+            self._count_offer(offered)
+            self._recent.append(offered)
         self.offers.clear()
 
-    def _count_offer(self, language: str | None, result: CompletionResult) -> None:
+    def _count_offer(self, offered: Offered) -> None:
         """Count the best completion, unless it is what is left of the last one."""
-        best = result.completions[0]
-        name = language or "none"
-        self._new[name, best.kind, _OFFERED] += not self._best.endswith(best.text)
-        self._new[name, best.kind, _MILLISECONDS] += round(1000 * result.seconds) if result.passes else 0
-        self._best = best.text
+        source, text = offered.texts[0]
+        name = offered.language or "none"
+        self._new[name, source, _OFFERED] += not self._best.endswith(text)
+        self._new[name, source, _MILLISECONDS] += offered.milliseconds
+        self._best = text
 
     def note_acceptance(self, *accepted: object) -> Accepted | None:
         """Count what an editor inserted: language, source and characters, unless they cannot be ours.
@@ -92,11 +111,10 @@ class Usage:
     def _offered(self, source: str, characters: int) -> tuple[str, str] | None:
         """The document and the line of the newest offer of such a completion."""
         self._count_offers()
-        for request, result in reversed(self._recent):
-            for one in result.completions:
-                if (one.kind, len(one.text)) == (source, characters):
-                    before = request.source[: request.cursor].rpartition("\n")[2]
-                    return request.uri, _unindented(before + one.text)
+        for offered in reversed(self._recent):
+            for kind, text in offered.texts:
+                if (kind, len(text)) == (source, characters):
+                    return offered.uri, _unindented(offered.before + text)
         return None
 
     def judge(self, one: Accepted, text: str) -> None:

@@ -160,7 +160,7 @@ class SpdServer(LanguageServer):
         self.status.last = result
         self.status.seconds = result.seconds or self.status.seconds
         if result.completions:
-            self.usage.offers.append(Offered.of(request, result))
+            self.usage.offers.append(_as_counted(request, result))
         self.on_answer(result, len(result.completions))
         self.save_usage_soon()
         self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}
@@ -327,3 +327,11 @@ class SpdServer(LanguageServer):
         self.prefetcher.stop()
         self.worker.close()
         super().shutdown()  # type: ignore[no-untyped-call]
+
+
+def _as_counted(request: CompletionRequest, result: CompletionResult) -> Offered:
+    """What is counted of an answer."""
+    before = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
+    texts = tuple((one.kind, one.text) for one in result.completions)
+    milliseconds = round(1000 * result.seconds) if result.passes else 0
+    return Offered(request.uri, request.language, before, texts, milliseconds)

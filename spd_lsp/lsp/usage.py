@@ -16,8 +16,6 @@ from typing import Any
 from ngram_builders.errors import UserError
 from ngram_builders.registry.locks import hold_lock
 from ngram_builders.scratch import replace_file
-from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.typed_along import CompletionRequest
 
 # Saved keystrokes, the model's time, and how many of those accepted still stood a minute later.
 COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds", "kept")
@@ -42,15 +40,6 @@ class Offered:
     before: str  # the cursor, in its line
     texts: tuple[tuple[str, str], ...]  # source and text of each completion, best first
     milliseconds: int
-
-    @classmethod
-    def of(cls, request: CompletionRequest, result: CompletionResult) -> Offered:
-        """What is counted of this answer."""
-        before = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
-        texts = tuple((one.kind, one.text) for one in result.completions)
-        return cls(
-            request.uri, request.language, before, texts, round(1000 * result.seconds) if result.passes else 0
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from spd_lsp.cli import main
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import CompletionRequest
+from spd_lsp.lsp.server import _as_counted
 from spd_lsp.lsp.usage import Offered
 from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.lsp.test_server_live import leave
@@ -125,5 +126,5 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path):
 def test_what_waits_to_be_counted_holds_the_cursor_s_line_and_no_document() -> None:
     """A second of typing makes ten versions of a document, and half a minute may pass until they are counted."""
     request = CompletionRequest("above\n  x = y\nbelow\n", 10, "python", None, "file:///a.py", explicit=False)
-    offered = Offered.of(request, CompletionResult([Completion("1", 0.5)], passes=2, seconds=0.25))
+    offered = _as_counted(request, CompletionResult([Completion("1", 0.5)], passes=2, seconds=0.25))
     assert offered == Offered("file:///a.py", "python", "  x ", (("model", "1"),), 250)

@@ -27,18 +27,12 @@ from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, mer
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
+from spd_lsp.lsp.idle_work import IdleWorker, Prefetcher
 from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
 from spd_lsp.lsp.next_edits import NextEdits, read_closed
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
-from spd_lsp.lsp.request_scheduler import (
-    CancellationToken,
-    Cancelled,
-    CancelReason,
-    IdleWorker,
-    Prefetcher,
-    RequestScheduler,
-)
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Accepted, Offered, Usage, add_counts
 from spd_lsp.ngrams.file_sync import real_path

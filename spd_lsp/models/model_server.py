@@ -13,8 +13,11 @@ import math
 import os
 import re
 import select
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -185,14 +188,26 @@ class ModelServer:
     def _ask(self, method: str, path: str, bodies: Sequence[Any], check: Check) -> list[Any]:
         """The answers to several requests, which are sent at once."""
         connections = [self._connection(self._host, timeout=_CONNECT_SECONDS) for _ in bodies]
+        # A server that sends a byte now and then never times out while one reads.
+        limit = threading.Timer(_ANSWER_SECONDS, _hang_up, [connections])
+        limit.daemon = True
+        limit.start()
         try:
             for connection, body in zip(connections, bodies, strict=True):
                 sent = None if body is None else json.dumps(body)
                 connection.request(method, self._path + path, sent, self._headers)
             return [_answer(connection, check) for connection in connections]
         finally:
+            limit.cancel()
             for connection in connections:
                 connection.close()
+
+
+def _hang_up(connections: Sequence[HTTPConnection]) -> None:
+    """End what is being read of several answers."""
+    for connection in connections:
+        with suppress(AttributeError, OSError):  # not connected, or not any more
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _answer(connection: HTTPConnection, check: Check) -> Any:
@@ -200,7 +215,10 @@ def _answer(connection: HTTPConnection, check: Check) -> Any:
     while not select.select([connection.sock], [], [], _POLL_SECONDS)[0]:
         check()
     response = connection.getresponse()
-    content = response.read(_MAX_ANSWER)
+    content = b""
+    while len(content) < _MAX_ANSWER and (part := response.read1(_MAX_ANSWER)):
+        check()
+        content += part
     if response.status != 200:
         raise _Refused(response.status, _reason(content) or response.reason)
     return json.loads(content)

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
-from spd_lsp.models.llama.engine import LlamaModel
+from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.header import read_header
 from spd_lsp.models.llama.tokenizer import build_tokenizer
 from spd_lsp.training.gguf_weights import read_model

@@ -12,7 +12,7 @@ import pytest
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
-from spd_lsp.lsp import request_scheduler
+from spd_lsp.lsp import idle_work
 from spd_lsp.lsp.completion_worker import CompletionWorker
 from spd_lsp.lsp.request_scheduler import CancellationToken
 from spd_lsp.settings import Settings
@@ -25,9 +25,7 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(
-        request_scheduler, "PREFETCH_DELAY_SECONDS", 0.25
-    )  # a busy machine may pause between two messages
+    monkeypatch.setattr(idle_work, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
@@ -36,7 +34,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
-        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
@@ -45,7 +43,7 @@ async def test_a_request_cancels_the_prefetch():
     async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
-        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
 
@@ -64,7 +62,7 @@ async def test_an_error_while_prefetching_costs_no_completion(caplog):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(request_scheduler, "AHEAD_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(idle_work, "AHEAD_DELAY_SECONDS", 0.0)
 
 
 ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
@@ -180,7 +178,7 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
             editor.send(cursor(line, character, f"file:///code/{uri}.py"))
         await until(lambda: completer.prefetched)
         editor.send(cursor(1, 4, "file:///code/other.py"))
-        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
 
 
@@ -213,7 +211,7 @@ async def test_nothing_is_read_in_what_is_excluded_or_closed(uri: str):
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
         editor.send(cursor(0, 4, uri))
-        await asyncio.sleep(2 * request_scheduler.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
 
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, IdleWorker, RequestScheduler
+from spd_lsp.lsp.idle_work import IdleWorker
+from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, RequestScheduler
 from tests.lsp.lsp_client import until
 
 Scheduler = RequestScheduler[str, str]

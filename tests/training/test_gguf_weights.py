@@ -24,7 +24,7 @@ def published(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> P
 def test_llama_cpp_predicts_what_transformers_does(published: Path, sources: list[str]) -> None:
     """Its products have eight bits, so they agree roughly; with rows in another order they would not at all."""
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.engine import LlamaContext, LlamaModel, Slot
+    from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot
 
     llama = LlamaModel(published)
     ids = llama.tokenize(sources[0][:300])
@@ -40,7 +40,7 @@ def test_llama_cpp_predicts_what_transformers_does(published: Path, sources: lis
 
 def test_llama_cpp_cuts_text_as_the_tokenizer_does(published: Path, sources: list[str]) -> None:
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.engine import LlamaModel
+    from spd_lsp.models.llama.context import LlamaModel
 
     tokenizer = byte_level_tokenizer(sources, BASE_TOKENS)
     tokenizer.encode_special_tokens = True

@@ -1,271 +1,27 @@
 """llama.cpp as an engine: a superposed step is one `llama_decode` of one mixed embedding.
 
-Its caches are sequences of positions that share one context: what two of them have in common is stored once, so
-forks and rows cost nothing. Caches of other threads may ask for sequences while a pass is computed: one lock
-guards the library.
+Its caches are sequences of one context: what two of them share is stored once, so forks and rows cost nothing.
 
-Legend: B slots of a pass, N rows and T positions of one input, D width, V vocabulary.
+Legend: N rows and T positions of one input, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from ngram_builders.errors import UserError
 from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput, WeightedTokens
+from spd_lsp.models.llama.context import LlamaContext, LlamaModel, Slot, Stopped
 from spd_lsp.models.llama.embeddings import TokenEmbeddings
-from spd_lsp.models.llama.library import (
-    MAX_SEQUENCES,
-    Batch,
-    context_settings,
-    first_byte_test,
-    last_error,
-    load_library,
-    model_settings,
-)
 
-_INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
-_INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
-_NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
-_LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
 # On a CPU a pass can be stopped, and is read again then: it may take longer, as larger ones cost less a token.
 _CHUNK = 64  # tokens
 _CHUNK_SECONDS = 1.0  # of processor time, since a busy machine is no reason to read less
-
-
-class Stopped(Exception):
-    """A pass ended early; it added nothing."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Slot:
-    """One position of a pass: a token or its embedding, of a sequence."""
-
-    input: int | Floats
-    position: int
-    sequence: int
-    wants_logits: bool
-
-
-class LlamaModel:
-    """The weights of a GGUF file, read into memory, and its vocabulary."""
-
-    def __init__(self, path: Path, gpu_layers: int = 0) -> None:
-        self.library = load_library()
-        self.pointer = self.library.llama_model_load_from_file(str(path).encode(), model_settings(gpu_layers))
-        if not self.pointer:
-            raise UserError(f"llama.cpp cannot open {path}: {last_error()}; choose another file")
-        self.vocabulary = self.library.llama_model_get_vocab(self.pointer)
-        self.size = int(self.library.llama_vocab_n_tokens(self.vocabulary))
-        self.width = int(self.library.llama_model_n_embd_inp(self.pointer))
-        self.end_of_text = int(self.library.llama_vocab_eos(self.vocabulary))
-        adds_bos = self.library.llama_vocab_get_add_bos(self.vocabulary)
-        self.begin_of_text = int(self.library.llama_vocab_bos(self.vocabulary)) if adds_bos else None
-        self.max_positions = int(self.library.llama_model_n_ctx_train(self.pointer))
-        weakref.finalize(self, self.library.llama_model_free, self.pointer)
-
-    @property
-    def keeps_positions(self) -> bool:
-        """Whether what it has read can be taken back position by position: it has a KV cache and nothing else."""
-        library = self.library
-        others = (
-            library.llama_model_is_recurrent,
-            library.llama_model_is_hybrid,
-            library.llama_model_is_diffusion,
-            library.llama_model_has_encoder,
-        )
-        return not any(is_one(self.pointer) for is_one in others)
-
-    def tokenize(self, text: str) -> list[int]:
-        """The ids of a text as llama.cpp splits it, without special tokens."""
-        data = text.encode()
-        ids = (ctypes.c_int32 * (len(data) + 8))()
-        count = self.library.llama_tokenize(self.vocabulary, data, len(data), ids, len(ids), False, False)
-        return list(ids[: max(0, count)])
-
-
-class LlamaContext:
-    """One cache for many sequences, and the passes that fill it."""
-
-    def __init__(self, model: LlamaModel) -> None:
-        self.model = model
-        self.library = model.library
-        self.lock = threading.RLock()
-        self.free = list(range(_INITIAL_SEQUENCES))
-        self.sequences = _INITIAL_SEQUENCES
-        self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
-        self.threads = (1, 1)
-        self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
-        self.initial = self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
-        self._open()
-
-    def _open(self) -> None:
-        """Make a context of this many positions and sequences."""
-        settings = context_settings(self.positions, self.sequences)
-        pointer = self.library.llama_init_from_model(self.model.pointer, settings)
-        if not pointer:
-            raise UserError(f"llama.cpp has no room for {self.positions:,} positions: {last_error()}")
-        self.pointer = pointer
-        self.memory = self.library.llama_get_memory(pointer)
-        self.close = weakref.finalize(self, _close, self.library, pointer, self.model)
-        self.set_threads(*self.threads)
-        self.library.llama_set_abort_callback(pointer, first_byte_test(), ctypes.addressof(self.stop))
-
-    def set_threads(self, step: int, prompt: int) -> None:
-        """How many threads compute a step, and a prompt."""
-        self.threads = step, prompt
-        with self.lock:
-            self.library.llama_set_n_threads(self.pointer, step, prompt)
-
-    def new_sequence(self) -> int:
-        """The number of an empty sequence."""
-        with self.lock:
-            self._forget_dropped()
-            if not self.free and self.sequences == MAX_SEQUENCES:
-                raise UserError(f"llama.cpp serves {MAX_SEQUENCES} sequences at once; all are in use")
-            if not self.free:
-                self._grow(0, MAX_SEQUENCES)
-            return self.free.pop()
-
-    def drop_sequence(self, sequence: int) -> None:
-        """Forget a sequence, soon."""
-        self.dropped.append(sequence)
-
-    def _forget_dropped(self) -> None:
-        while self.dropped:
-            sequence = self.dropped.pop()
-            self.library.llama_memory_seq_rm(self.memory, sequence, -1, -1)
-            self.free.append(sequence)
-
-    def crop(self, sequence: int, length: int) -> None:
-        """Drop the positions of a sequence from `length` on."""
-        with self.lock:
-            self.library.llama_memory_seq_rm(self.memory, sequence, length, -1)
-
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Give an empty sequence the first positions of another, without copying what they hold."""
-        with self.lock:
-            self.library.llama_memory_seq_cp(self.memory, source, target, 0, length)
-
-    def read(self, slots: Sequence[Slot]) -> Floats:
-        """One pass; the logits of the slots that want them. [wanting, V]."""
-        with self.lock:
-            self._forget_dropped()
-            if len(slots) > self.positions:
-                self._grow(len(slots))
-            batch = self._batch(slots)
-            try:
-                while (status := self.library.llama_decode(self.pointer, batch)) == _NO_ROOM:
-                    self._grow(len(slots))
-                if status == _STOPPED:
-                    raise Stopped
-                if status:
-                    raise RuntimeError(f"llama_decode failed with status {status} ({last_error()})")
-                wanting = [number for number, slot in enumerate(slots) if slot.wants_logits]
-                logits = np.empty((len(wanting), self.model.size), np.float32)
-                for row, number in zip(logits, wanting, strict=True):
-                    found = self.library.llama_get_logits_ith(self.pointer, number)
-                    row[:] = np.ctypeslib.as_array(found, (self.model.size,))
-                return logits
-            finally:
-                self.library.llama_batch_free(batch)
-
-    @contextmanager
-    def stopping_when(self, check: Callable[[], None]) -> Iterator[None]:
-        """Stop a pass within that runs while `check` raises, which another thread calls: it ends as `Stopped`."""
-        is_over = threading.Event()
-
-        def look() -> None:
-            while not is_over.wait(_LOOK_SECONDS):
-                try:
-                    check()
-                except Exception:
-                    self.stop.value = b"1"
-
-        watcher = threading.Thread(target=look, name="spd-lsp-stop", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            is_over.set()
-            watcher.join()
-            self.stop.value = b""
-
-    def _batch(self, slots: Sequence[Slot]) -> Any:
-        """The slots as the library reads them: all tokens, or all embeddings."""
-        mixed = not isinstance(slots[0].input, int)
-        batch: Batch = self.library.llama_batch_init(len(slots), self.model.width if mixed else 0, 1)
-        batch.n_tokens = len(slots)
-        for number, slot in enumerate(slots):
-            if isinstance(slot.input, int):
-                batch.token[number] = slot.input
-            batch.pos[number] = slot.position
-            batch.n_seq_id[number] = 1
-            batch.seq_id[number][0] = slot.sequence
-            batch.logits[number] = slot.wants_logits
-        if mixed:
-            embeddings = np.ctypeslib.as_array(batch.embd, (len(slots), self.model.width))
-            embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])
-        return batch
-
-    def shrink(self) -> None:
-        """Move all to a smaller context if most of this one is not used any more."""
-        with self.lock:
-            self._forget_dropped()
-            positions = self.positions
-            while positions > self.initial and positions // 2 >= 2 * self._used():
-                positions //= 2
-            if positions < self.positions:
-                self._move(positions)
-
-    def _grow(self, new: int, sequences: int = 0) -> None:
-        """Move all to a larger context with room for new positions or sequences."""
-        needed = max(new + self._used(), 2 * self.positions if new else 0)
-        positions = self.positions
-        while positions < needed:
-            positions *= 2
-        self._move(positions, sequences)
-
-    def _used(self) -> int:
-        """The positions of all sequences, those that share some counted each."""
-        used = set(range(self.sequences)) - set(self.free)
-        return sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
-
-    def _move(self, positions: int, sequences: int = 0) -> None:
-        """Move all to a context of this many positions, where sequences share nothing."""
-        used = set(range(self.sequences)) - set(self.free)
-        stored = {sequence: self._state(sequence) for sequence in used}
-        self.close()
-        self.positions = positions
-        self.free += range(self.sequences, sequences)
-        self.sequences = max(self.sequences, sequences)
-        self._open()
-        for sequence, state in stored.items():
-            if state and not self.library.llama_state_seq_set_data(self.pointer, state, len(state), sequence):
-                raise RuntimeError(f"llama.cpp could not restore what it had read ({last_error()})")
-
-    def _state(self, sequence: int) -> bytes:
-        """What a sequence holds, as the library writes it."""
-        size = self.library.llama_state_seq_get_size(self.pointer, sequence)
-        buffer = ctypes.create_string_buffer(size)
-        written = self.library.llama_state_seq_get_data(self.pointer, buffer, size, sequence)
-        return buffer.raw[:written]
-
-
-def _close(library: Any, context: int, model: LlamaModel) -> None:
-    """Free a context before its model."""
-    library.llama_free(context)
 
 
 class LlamaEngine(Engine):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.limits import check_memory, free_memory
+from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.embeddings import TokenEmbeddings, check_tensors
-from spd_lsp.models.llama.engine import LlamaEngine, LlamaModel
+from spd_lsp.models.llama.engine import LlamaEngine
 from spd_lsp.models.llama.header import GgufHeader, read_short_header
 from spd_lsp.models.llama.library import ALL_LAYERS, load_library
 from spd_lsp.models.llama.prepared import GgufSource

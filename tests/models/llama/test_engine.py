@@ -16,8 +16,8 @@ import torch
 from ngram_builders.errors import UserError
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama import engine as llama_engine
-from spd_lsp.models.llama.engine import Stopped
+from spd_lsp.models.llama import context
+from spd_lsp.models.llama.context import Stopped
 from spd_lsp.models.llama.library import MAX_SEQUENCES
 from spd_lsp.models.load import load
 from spd_lsp.models.self_test import probe_ids
@@ -135,7 +135,7 @@ def test_drafts_go_on_from_any_that_were_read(engine, network):
 
 
 def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
-    monkeypatch.setattr(llama_engine, "_INITIAL_POSITIONS", 512)
+    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
     engine = load(locate(str(gguf_folder / "F32.gguf")))
     other = probe_ids(1000) * 20  # 320 ids
     engine.prefill(PROMPT)
@@ -148,7 +148,7 @@ def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
 
 
 def test_what_is_no_longer_cached_is_given_back(gguf_folder, monkeypatch):
-    monkeypatch.setattr(llama_engine, "_INITIAL_POSITIONS", 512)
+    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
     engine = load(locate(str(gguf_folder / "F32.gguf")))
     for number in range(4):
         engine.prefill([number, *probe_ids(1000) * 20])
@@ -164,7 +164,7 @@ def test_what_is_no_longer_cached_is_given_back(gguf_folder, monkeypatch):
 
 
 def test_more_sequences_than_one_person_needs(gguf_folder, monkeypatch):
-    monkeypatch.setattr(llama_engine, "_INITIAL_SEQUENCES", 4)
+    monkeypatch.setattr(context, "_INITIAL_SEQUENCES", 4)
     engine = load(locate(str(gguf_folder / "F32.gguf")))
     engine.prefill(PROMPT)
     expected = engine.step([7], ONE)

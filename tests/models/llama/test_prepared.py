@@ -15,7 +15,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint import hub
 from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama import prepared
-from spd_lsp.models.llama.engine import LlamaModel
+from spd_lsp.models.llama.context import LlamaModel
 from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.load import load
 from tests.conftest import PACKAGE

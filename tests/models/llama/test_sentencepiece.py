@@ -7,7 +7,7 @@ import pytest
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama.engine import LlamaModel
+from spd_lsp.models.llama.context import LlamaModel
 from tests.conftest import PACKAGE
 from tests.models.llama.sentencepiece_files import (
     BLANKS,

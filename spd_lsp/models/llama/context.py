@@ -1,17 +1,14 @@
-"""llama.cpp as an engine: a superposed step is one `llama_decode` of one mixed embedding.
+"""A model in llama.cpp and what it has read: sequences of positions that share one cache.
 
-Its caches are sequences of positions that share one context: what two of them have in common is stored once, so
-forks and rows cost nothing. Caches of other threads may ask for sequences while a pass is computed: one lock
-guards the library.
+Caches of other threads may ask for sequences while a pass is computed: one lock guards the library.
 
-Legend: B slots of a pass, N rows and T positions of one input, D width, V vocabulary.
+Legend: B slots of a pass, D width, V vocabulary.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +20,6 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
-from spd_lsp.models.base import MIN_CHUNK, ChunkSizer, Engine, ForwardInput, WeightedTokens
-from spd_lsp.models.llama.embeddings import TokenEmbeddings
 from spd_lsp.models.llama.library import (
     MAX_SEQUENCES,
     Batch,
@@ -37,13 +32,8 @@ from spd_lsp.models.llama.library import (
 
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
-_PROMPT = 16  # tokens of a pass that reads one
-_DRAFTS = 128  # positions for what is written behind it
 _NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
 _LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
-# On a CPU a pass can be stopped, and is read again then: it may take longer, as larger ones cost less a token.
-_CHUNK = 64  # tokens
-_CHUNK_SECONDS = 1.0  # of processor time, since a busy machine is no reason to read less
 
 
 class Stopped(Exception):
@@ -109,7 +99,7 @@ class LlamaContext:
         self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
         self.threads = (1, 1)
         self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
-        self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
+        self.initial = self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
     def _open(self) -> None:
@@ -164,9 +154,8 @@ class LlamaContext:
         """One pass; the logits of the slots that want them. [wanting, V]."""
         with self.lock:
             self._forget_dropped()
-            is_prompt = len(slots) >= _PROMPT
-            if len(slots) > self.positions or (is_prompt and len(slots) + self._used() + _DRAFTS > self.positions):
-                self._grow(len(slots))  # later the drafts would be moved, too, which then share nothing
+            if len(slots) > self.positions:
+                self._grow(len(slots))
             batch = self._batch(slots)
             try:
                 while (status := self.library.llama_decode(self.pointer, batch)) == _NO_ROOM:
@@ -222,15 +211,35 @@ class LlamaContext:
             embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])
         return batch
 
+    def shrink(self) -> None:
+        """Move all to a smaller context if most of this one is not used any more."""
+        with self.lock:
+            self._forget_dropped()
+            positions = self.positions
+            while positions > self.initial and positions // 2 >= 2 * self._used():
+                positions //= 2
+            if positions < self.positions:
+                self._move(positions)
+
     def _grow(self, new: int, sequences: int = 0) -> None:
-        """Move all to a larger context with room for new positions or sequences; they share nothing there."""
+        """Move all to a larger context with room for new positions or sequences."""
+        needed = max(new + self._used(), 2 * self.positions if new else 0)
+        positions = self.positions
+        while positions < needed:
+            positions *= 2
+        self._move(positions, sequences)
+
+    def _used(self) -> int:
+        """The positions of all sequences, those that share some counted each."""
+        used = set(range(self.sequences)) - set(self.free)
+        return sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
+
+    def _move(self, positions: int, sequences: int = 0) -> None:
+        """Move all to a context of this many positions, where sequences share nothing."""
         used = set(range(self.sequences)) - set(self.free)
         stored = {sequence: self._state(sequence) for sequence in used}
-        needed = new + sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
         self.close()
-        needed = max(needed, 2 * self.positions if new else 0)
-        while self.positions < needed:
-            self.positions *= 2
+        self.positions = positions
         self.free += range(self.sequences, sequences)
         self.sequences = max(self.sequences, sequences)
         self._open()
@@ -249,133 +258,3 @@ class LlamaContext:
 def _close(library: Any, context: int, model: LlamaModel) -> None:
     """Free a context before its model."""
     library.llama_free(context)
-
-
-class LlamaEngine(Engine):
-    """A GGUF model in llama.cpp."""
-
-    forks_are_free = True
-
-    def __init__(self, model: LlamaModel, embeddings: TokenEmbeddings, device: str) -> None:
-        self.context = LlamaContext(model)
-        self.embeddings = embeddings
-        self.embedding_scale = 1.0  # of a mixture, where the library scales the embeddings of tokens only
-        self.max_positions = model.max_positions
-        self.device = device
-        super().__init__()
-        if device == "cpu":
-            self.chunks = ChunkSizer(_CHUNK_SECONDS, _CHUNK, _CHUNK)
-            self.clock = time.thread_time
-
-    def new_cache(self) -> SequenceCache:
-        """As in `Engine`."""
-        return SequenceCache(self.context)
-
-    def release_memory(self) -> None:
-        """As in `Engine`."""
-        self.context.shrink()
-
-    def read_chunk(self, ids: Sequence[int], cache: SequenceCache, check: Callable[[], None]) -> Floats:
-        """As in `Engine`. A pass is stopped when `check` raises; one of a few tokens is over sooner."""
-        if len(ids) < MIN_CHUNK:
-            return super().read_chunk(ids, cache, check)
-        while True:
-            try:
-                with self.context.stopping_when(check):
-                    return super().read_chunk(ids, cache, check)
-            except Stopped:
-                check()
-
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
-        """As in `Engine`, in one pass for ids and one for mixtures. If one fails, its caches have not changed."""
-        logits: dict[int, Floats] = {}
-        for mixed in (False, True):
-            group = [each for each in inputs if _is_mixed(each) == mixed]
-            slots = [self._slots(each) for each in group]
-            if not group:
-                continue
-            rows = self.context.read([slot for own in slots for slot in own])
-            ends = np.cumsum([sum(slot.wants_logits for slot in own) for own in slots])
-            for each, own, part in zip(group, slots, np.split(rows, ends[:-1]), strict=True):
-                logits[id(each)] = part.reshape(len(each.ids), -1, part.shape[1]) if each.ids else part
-                for row in each.cache.rows:
-                    row.length += len(own) // len(each.cache.rows)
-        return [logits[id(each)] for each in inputs]
-
-    def _slots(self, each: ForwardInput) -> list[Slot]:
-        """An input's positions, row by row."""
-        slots = []
-        is_mixed = _is_mixed(each)
-        rows: Any = each.ids or [[self._input(one) if is_mixed else one[0][0]] for one in each.mixtures]
-        for cache, row in zip(each.cache.rows, rows, strict=True):
-            cache.crop(cache.length)  # what an interrupted pass has left
-            for number, value in enumerate(row):
-                last = number == len(row) - 1
-                token = value if isinstance(value, np.ndarray) else self._checked(value)
-                slots.append(Slot(token, cache.length + number, cache.sequence, last or not each.last_only))
-        return slots
-
-    def _input(self, mixture: WeightedTokens) -> Floats:
-        """x~ = sum_i gamma_i z_i, as the first layer reads it. [D]."""
-        ids, weights = mixture
-        gamma = np.asarray(weights, np.float32) * np.float32(self.embedding_scale)
-        return np.asarray(gamma @ self.embeddings.rows([self._checked(token) for token in ids]))
-
-    def _checked(self, token: int) -> int:
-        """An id the library may look up: it ends the process for others."""
-        if not 0 <= token < self.context.model.size:
-            raise IndexError(f"expected ids from 0 to {self.context.model.size - 1}, found {token}")
-        return int(token)
-
-
-def _is_mixed(each: ForwardInput) -> bool:
-    """Whether an input has to be read as embeddings."""
-    return any(len(ids) > 1 for ids, _ in each.mixtures)
-
-
-class SequenceCache:
-    """The positions of one sequence."""
-
-    def __init__(self, context: LlamaContext) -> None:
-        self.context = context
-        self.sequence = context.new_sequence()
-        self.length = 0
-        weakref.finalize(self, context.drop_sequence, self.sequence)
-
-    @property
-    def rows(self) -> list[SequenceCache]:
-        """The sequences that one more position of each row is added to."""
-        return [self]
-
-    def crop(self, length: int) -> None:
-        """Drop all positions from `length` on."""
-        self.length = min(self.length, length)
-        self.context.crop(self.sequence, self.length)
-
-    def fork(self, length: int) -> SequenceCache:
-        """Another sequence with the same first positions."""
-        forked = SequenceCache(self.context)
-        forked.length = length
-        self.context.copy(self.sequence, forked.sequence, length)
-        return forked
-
-    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
-        """As many rows as there are parents, all of which continue this one."""
-        return SequenceRows([self.fork(self.length) for _ in parents])
-
-
-class SequenceRows:
-    """Several sequences of the same length, which a pass reads together."""
-
-    def __init__(self, rows: list[SequenceCache]) -> None:
-        self.rows = rows
-
-    def select_rows(self, parents: Sequence[int]) -> SequenceRows:
-        """Row i becomes what row `parents[i]` is now; the first heir of a row keeps its sequence."""
-        inherited: set[int] = set()
-        heirs = []
-        for parent in parents:
-            row = self.rows[parent]
-            heirs.append(row.fork(row.length) if parent in inherited else row)
-            inherited.add(parent)
-        return SequenceRows(heirs)

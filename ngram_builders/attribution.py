@@ -87,7 +87,8 @@ def attribute(query: Query, layers: Sequence[Table], table: NgramTable | None, d
 
 def _highest_orders(ids: Sequence[int], layers: Sequence[Table]) -> list[int]:
     """For each id, the length of the longest n-gram of the table that it ends, 0 for none."""
-    query, reach = open_query([[layer.columns for layer in layers]], [1.0]), HIGHEST_ORDER - 1
+    query = open_query([[layer.columns for layer in layers]], [1.0])
+    reach = HIGHEST_ORDER - 1
     padded = np.array([*[-1] * reach, *ids])
     orders = []
     for at in range(len(ids)):
@@ -154,7 +155,8 @@ def _occurrences(text: bytes, document: bytes) -> Iterator[int]:
 
 def _find_passages(query: Query, documents: _Documents) -> Iterator[Passage]:
     """Cover a text from its end with the longest passages that stand in documents; what is in none is left out."""
-    text, whole = query.text, query.text.strip()
+    text = query.text
+    whole = query.text.strip()
     first = text.index(whole)
     end = first + len(whole)
     while end > first:

@@ -106,7 +106,8 @@ def build(
     texts contain cannot be read back from the table. memory: of this process, in bytes. model is recorded for
     rebuilds. companion_tables: other tables that serve the same files; the summary has the perplexity with each.
     """
-    started, survey_ns = time.perf_counter(), time.time_ns()
+    started = time.perf_counter()
+    survey_ns = time.time_ns()
     orders = check_orders(orders)
     share_memory(memory)
     options = CountOptions(

@@ -32,7 +32,9 @@ def preview(
 ) -> Preview:
     """Read all sources and say what a build would count."""
     surveyed = survey_sources(roots, selection, report)
-    files, sizes, skipped = Counter[str](), Counter[str](), surveyed.count_skipped()
+    files = Counter[str]()
+    sizes = Counter[str]()
+    skipped = surveyed.count_skipped()
     masked = 0
     for file, text, reason in _read(surveyed.files, report):
         if reason is not None:

@@ -87,7 +87,8 @@ class TableUpdate:
         base = Table.open(table.path)
         if not all(recorded) or not self._has_same_options(table, base.summary):
             return None
-        states, now = files_after(recorded), set(self.task.digests)
+        states = files_after(recorded)
+        now = set(self.task.digests)
         if texts_of(states[-1]) == now:
             before = states[-2] if len(states) > 1 else {}
             self.cache.record_files(table.layers[-1], record_of(before, self.task.files))
@@ -159,7 +160,8 @@ class TableUpdate:
 
     @property
     def _keeps_texts(self) -> bool:
-        options, tokens = self.task.options, self.task.count_tokens(self.task.digests)
+        options = self.task.options
+        tokens = self.task.count_tokens(self.task.digests)
         return keeps_texts(tokens, options.min_count.values(), options.min_files)
 
     def _sort_texts(self, digests: Sequence[bytes]) -> SuffixArray:
@@ -182,7 +184,8 @@ class TableUpdate:
                     self.companion_tables[name], self.task.options.token_space.fingerprint
                 ).columns
         batches = load_streams(sorted(self.task.digests), self.task, self.cache, _SAMPLE_BATCH)
-        streams, orders = chain.from_iterable(batches), self.task.options.orders
+        streams = chain.from_iterable(batches)
+        orders = self.task.options.orders
         table = Table.open(path)
         found = measure_perplexity(table.columns, streams, orders, companions, release=table.release_pages)
         self.perplexity.update(found)

@@ -262,7 +262,8 @@ def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None
 
 def _expectation(setting: dataclasses.Field[Any], value: object) -> str | None:
     """What the value should have been, or None if it is valid."""
-    kind, about = type(setting.default), setting.metadata
+    kind = type(setting.default)
+    about = setting.metadata
     if kind is tuple:
         is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
         return None if is_list else "a list of strings"

@@ -69,11 +69,13 @@ class NgramCounter:
         if self.once_per_stream:
             runs = [Run(run.records, np.ones_like(run.counts)) for run in runs]
         self.held.append(merge(runs))
-        self.pending, self.pending_tokens = [], 0
+        self.pending = []
+        self.pending_tokens = 0
         while len(self.held) > 1 and len(self.held[-2]) < 2 * len(self.held[-1]):
             self.held[-2:] = [merge(self.held[-2:])]
         if sum(map(len, self.held)) * RECORD_BYTES > self.limits.held_bytes:
-            held, self.held = self.held, []
+            held = self.held
+            self.held = []
             self._spill([merge(held)])
 
     def _spill(self, pieces: Iterable[Run], merged: int = 0) -> None:

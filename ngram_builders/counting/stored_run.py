@@ -69,7 +69,8 @@ class StoredRun:
 
     def load(self, start: int, end: int) -> Run:
         """Return a part of it in memory."""
-        first, length = self.start + start, end - start
+        first = self.start + start
+        length = end - start
         counts = 8 * self.total + 4 * first
         return Run(self.file.read(np.uint64, 8 * first, length), self.file.read(np.int32, counts, length))
 

@@ -86,7 +86,8 @@ def tokenize_files(
         result.skipped[UNREADABLE] += len(batch.unreadable)
         result.encoded += sum(map(len, batch.ids.values()))
         result.encoding_seconds += batch.encoding_seconds
-        files_done, bytes_done = files_done + len(batch), bytes_done + batch.bytes
+        files_done = files_done + len(batch)
+        bytes_done = bytes_done + batch.bytes
         report("files", files_done, len(changed))
         report("bytes", bytes_done, total_bytes)
     masked: dict[bytes, int] = {}
@@ -114,12 +115,14 @@ def text_digest(data: bytes) -> bytes:
 
 def _read_batches(files: Iterable[SourceFile], known: set[bytes]) -> Iterator[_Batch]:
     """Read files in batches that keep an encoder's threads busy and its memory small."""
-    batch, characters = _Batch(), 0
+    batch = _Batch()
+    characters = 0
     for file in files:
         characters += _read_into(batch, file, known)
         if len(batch) >= BATCH_FILES or characters >= _BATCH_CHARACTERS:
             yield batch
-            batch, characters = _Batch(), 0
+            batch = _Batch()
+            characters = 0
     if len(batch):
         yield batch
 

@@ -95,7 +95,8 @@ def source_files(package: Package) -> Iterator[SourceFile]:
     files = size = 0
     for place in package.sources:
         for found in _walk(place):
-            files, size = files + 1, size + found.size
+            files = files + 1
+            size = size + found.size
             if files > _MAX_FILES or size > _MAX_BYTES:
                 return
             yield found

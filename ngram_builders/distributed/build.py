@@ -228,7 +228,8 @@ def _check_limits(text_bytes: int, plan: Plan, work: Path) -> str:
             f"{about}; one table can tell the contexts of {most / 1e9:,.0f} billion apart; build several tables"
         )
     folder = next(one for one in (work, *work.parents) if one.exists())
-    free, needed = shutil.disk_usage(folder).free, tokens * _SHARED_BYTES_PER_TOKEN
+    free = shutil.disk_usage(folder).free
+    needed = tokens * _SHARED_BYTES_PER_TOKEN
     if needed > _CERTAIN * free:
         raise UserError(
             f"{about}, whose counts take about {needed / 1e9:,.0f} GB; {folder} has {free / 1e9:,.0f} GB free: "

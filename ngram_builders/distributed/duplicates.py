@@ -34,7 +34,9 @@ class _Digests(NamedTuple):
 def write_digests(work: Path, rank: int, digests: Sequence[bytes], numbers: Sequence[int]) -> int:
     """Store the digests of a shard's documents -> how many different ones there are."""
     halves = np.frombuffer(b"".join(digests), ">u8").astype(np.uint64).reshape(-1, 2)
-    high, low, number = halves[:, 0], halves[:, 1], np.array(numbers, dtype=np.uint32)
+    high = halves[:, 0]
+    low = halves[:, 1]
+    number = np.array(numbers, dtype=np.uint32)
     order = np.lexsort((low, high))  # stable: of equal ones the first document comes first
     kept = order[~_equal_the_one_before(high[order], low[order])]
     columns = (column[kept].tobytes() for column in (high, low, number))
@@ -74,7 +76,8 @@ def _compare(work: Path, shards: int, part: int, parts: int) -> npt.NDArray[np.v
     order = np.lexsort((low, high))  # stable: equal ones stay in the order of shards
     repeated = order[_equal_the_one_before(high[order], low[order])]
     found = np.empty(len(repeated), dtype=_DUPLICATE)
-    found["shard"], found["number"] = owners[repeated], number[repeated]
+    found["shard"] = owners[repeated]
+    found["number"] = number[repeated]
     return found
 
 

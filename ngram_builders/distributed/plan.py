@@ -78,9 +78,12 @@ class Plan:
 
         A range holds all records of some hashes and of one order; no context is cut.
         """
-        rounds, shift = self.rounds, order_shift(self.token_space.vocab_size)
-        now, after = rounds[number], rounds[min(number + 1, len(rounds) - 1)]
-        width, each = (1 << shift) // after.parts, after.parts // now.parts
+        rounds = self.rounds
+        shift = order_shift(self.token_space.vocab_size)
+        now = rounds[number]
+        after = rounds[min(number + 1, len(rounds) - 1)]
+        width = (1 << shift) // after.parts
+        each = after.parts // now.parts
         first = rank % now.parts * each
         return [
             (order - 2 << shift) + part * width for order in self.orders for part in range(first, first + each)

@@ -123,7 +123,8 @@ def _submit(
 
 def _is_done(stage: StageRunner, names: Sequence[str], report: ReportProgress) -> bool:
     """Wait until a stage is done, or no job is left; UserError once jobs cannot bring that about."""
-    answered, was_empty = time.monotonic(), False
+    answered = time.monotonic()
+    was_empty = False
     while not stage.report_finished(report):
         try:
             queue = _read_queue(names)

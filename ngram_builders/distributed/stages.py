@@ -57,7 +57,8 @@ def run_task(
     stage: str, rank: int, work: Path, make_encode: Callable[[], Encode], memory: int = DEFAULT_MEMORY
 ) -> dict[str, Any]:
     """Run one task, and store and return its result; make_encode is called where texts are encoded."""
-    plan, limits = read_plan(work), share_memory(memory)
+    plan = read_plan(work)
+    limits = share_memory(memory)
     result: dict[str, Any] = {}
     if stage == "digests":
         result = _digest_shard(work, plan, rank)
@@ -76,7 +77,8 @@ def run_task(
 def _digest_shard(work: Path, plan: Plan, rank: int) -> dict[str, Any]:
     """Store the digests of a shard's documents."""
     skipped: Counter[str] = Counter()
-    digests, numbers = [], []
+    digests = []
+    numbers = []
     for number, document in enumerate(read_documents(read_shard_paths(work, rank), plan.language)):
         if document.skip_reason is not None:
             skipped[document.skip_reason] += 1
@@ -237,7 +239,8 @@ def _batch(documents: Iterator[CorpusDocument]) -> Iterator[list[CorpusDocument]
         size += len(document.text)
         if size >= _BATCH_CHARACTERS:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 

@@ -53,10 +53,12 @@ def covering_tables(tables: Iterable[NgramTable], other: NgramTable) -> list[str
 
 def mismatch_message(table: NgramTable, model: str) -> str:
     """Say that a model cannot use a table, and how to build one that it can use. model: as the user names it."""
-    recorded, short = _recorded_model(table), _short_name(model)
+    recorded = _recorded_model(table)
+    short = _short_name(model)
     built_for = f"an earlier tokenizer of {short}" if recorded == model else model_label(table)
     if built_for == short:  # models of the same name from different places
-        built_for, short = recorded, model
+        built_for = recorded
+        short = model
     remedy = _remedy(table, model)
     return f"n-gram table {table.name} was built for {built_for}, and {short} has another tokenizer; {remedy}"
 

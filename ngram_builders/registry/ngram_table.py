@@ -210,7 +210,9 @@ def _read_once(home: Path) -> NgramTable | None:
 
 def parse_index(home: Path, facts: Mapping[str, Any]) -> NgramTable:
     """An index as a table; raises one of PARSE_ERRORS if it is invalid."""
-    table, weight, built = str(facts["table"]), float(facts["weight"]), float(facts["built"])
+    table = str(facts["table"])
+    weight = float(facts["weight"])
+    built = float(facts["built"])
     others = [[str(name) for name in facts.get(kind, ())] for kind in ("partitions", "segments")]
     if not (all(map(is_name, [table, *others[0], *others[1]])) and is_weight(weight) and is_time(built)):
         raise ValueError(table, others, weight, built)

@@ -101,7 +101,8 @@ class _ResumedFile(io.RawIOBase):
     """A file at an address, opened again where its connection broke."""
 
     def __init__(self, system: Any, path: str) -> None:
-        self._system, self._path = system, path
+        self._system = system
+        self._path = path
         self._at = 0
         self._file: Any = _retried(system.open, path, "rb")
 
@@ -192,7 +193,8 @@ def open_folder(address: str) -> SharedFolder:
 
 def fetch(folder: SharedFolder, name: str, size: int, digest: str) -> Iterator[bytes]:
     """Yield the bytes of a file of this size and digest; UserError at its end if it is another one."""
-    state, left = hashlib.blake2b(digest_size=32), size
+    state = hashlib.blake2b(digest_size=32)
+    left = size
     with explain_failure(folder.address):
         try:
             file = folder.open(name)

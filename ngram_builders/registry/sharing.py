@@ -52,7 +52,8 @@ def push(registry: Registry, name: str, address: str, *, replace: bool = False) 
 
     Without replace, one that stays is newer, or not from the same sources and model.
     """
-    table, folder = registry.find(name), open_folder(address)
+    table = registry.find(name)
+    folder = open_folder(address)
     scratch = scratch_path(registry.folder / "push")
     try:
         export_table(registry, name, scratch)
@@ -145,7 +146,8 @@ def _read(folder: SharedFolder, name: str) -> SharedTable | None:
         return None
     try:
         record = json.loads(data)
-        digest, size = record["digest"], record["size"]
+        digest = record["digest"]
+        size = record["size"]
         if (
             record["format"] == _FORMAT
             and type(size) is int

@@ -46,7 +46,8 @@ def _joined(files: Sequence[Table], table: NgramTable) -> Iterator[Table]:
     if len(files) == 1:
         yield files[0]
         return
-    base, scratch = files[0].summary, scratch_path(table.path)
+    base = files[0].summary
+    scratch = scratch_path(table.path)
     try:
         write_table(
             scratch,

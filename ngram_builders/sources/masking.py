@@ -75,9 +75,11 @@ def find_secret_lines(text: str) -> dict[int, str]:
 
 def _lines_of(secrets: Iterable[Secret], text: str) -> dict[int, str]:
     kinds: dict[int, str] = {}
-    number, counted = 1, 0  # the line of an offset up to which line ends are counted
+    number = 1
+    counted = 0  # the line of an offset up to which line ends are counted
     for secret in secrets:
-        number, counted = number + text.count("\n", counted, secret.start), secret.start
+        number = number + text.count("\n", counted, secret.start)
+        counted = secret.start
         for line in range(number, number + text.count("\n", secret.start, secret.end) + 1):
             kinds.setdefault(line, secret.kind)
     return dict(sorted(kinds.items()))
@@ -231,7 +233,8 @@ def _secret_fragments(text: str) -> frozenset[str]:
 def _copies_fragment(left: str, draft: str, fragments: frozenset[str]) -> bool:
     """Whether a draft writes a known fragment, or enough of one that was begun left of the cursor."""
     typed = left[-_MAX_FRAGMENT:]
-    text, first_end = typed + draft, len(typed) + _MIN_NEW_CHARACTERS
+    text = typed + draft
+    first_end = len(typed) + _MIN_NEW_CHARACTERS
     return any(
         text[end - length : end] in fragments
         for end in range(first_end, len(text) + 1)

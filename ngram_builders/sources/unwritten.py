@@ -85,11 +85,13 @@ def _comment_lines(header: str) -> Iterator[str]:
         if not end:
             begins = next(((start, stop) for start, stop in _BLOCKS if text.startswith(start)), None)
             if begins is not None:
-                text, end = text[len(begins[0]) :], begins[1]
+                text = text[len(begins[0]) :]
+                end = begins[1]
             elif text and not _COMMENT.match(text):
                 return
         if end and end in text:
-            text, end = text[: text.index(end)], ""
+            text = text[: text.index(end)]
+            end = ""
         yield text.strip(_EDGES + " ") + "." * text.rstrip().endswith((".", "!", ":", ";"))
 
 

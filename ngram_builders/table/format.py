@@ -148,7 +148,8 @@ class Columns:
         block = POINTERS * (first // BLOCK_ROWS)
         entry = int(self.pointers[block]) + int(widths[before].sum())
         place = int(self.pointers[block + 1]) + int((widths * stored)[before].sum())
-        widths, stored = widths[start - first :], stored[start - first :]
+        widths = widths[start - first :]
+        stored = stored[start - first :]
         if entry + int(widths.sum()) > len(self.tokens):
             raise ValueError("rows with more entries than there are")
         counts = np.ones(int(widths.sum()), dtype=np.int64)
@@ -244,7 +245,8 @@ def read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], in
 def read_summary(fields: Mapping[str, Any], size: int) -> TableSummary:
     """The header's fields as a summary; ValueError if they are impossible."""
     orders = tuple(_number(order) for order in fields["orders"])
-    vocab_size, min_count = _number(fields["vocab_size"]), tuple(map(_number, fields["min_count"]))
+    vocab_size = _number(fields["vocab_size"])
+    min_count = tuple(map(_number, fields["min_count"]))
     if not orders or orders != tuple(sorted(set(orders))) or orders[0] < 2 or orders[-1] > HIGHEST_ORDER:
         raise ValueError(orders)
     if not 0 < vocab_size < 2**31 or len(min_count) != len(orders):
@@ -275,7 +277,8 @@ def read_section(
     """One section's offset, bytes, type and crc; ValueError if they are impossible."""
     if kind not in kinds:
         raise ValueError(kind)
-    dtype, place = np.dtype(kind), (int(offset), int(size))
+    dtype = np.dtype(kind)
+    place = (int(offset), int(size))
     if place != (offset, size) or min(place) < 0 or offset % _ALIGNMENT or size % dtype.itemsize:
         raise ValueError(place)
     return *place, dtype, int(crc)
@@ -292,7 +295,9 @@ def fit(texts: SuffixArray | None, summary: TableSummary) -> bool:
 
 def have_matching_lengths(summary: TableSummary, columns: Columns) -> bool:
     """Whether the sections' lengths agree with the header; reads only the last pointers."""
-    contexts, entries, hashed = summary.contexts, summary.entries, hash_bits(summary.vocab_size)
+    contexts = summary.contexts
+    entries = summary.entries
+    hashed = hash_bits(summary.vocab_size)
     return (
         tuple(columns.orders) == summary.orders
         and all(

@@ -40,7 +40,8 @@ def map_file(path: Path) -> mmap.mmap:
 @cache
 def _install_guard() -> ctypes.CDLL:
     """Let the library handle SIGBUS from now on."""
-    library, system = load_kernel(), ctypes.CDLL(None)
+    library = load_kernel()
+    system = ctypes.CDLL(None)
     functions = [ctypes.cast(getattr(system, name), ctypes.c_void_p) for name in ("sigaction", "mmap", "raise")]
     if not library.install_guard(*functions, mmap.PAGESIZE):
         raise OSError("the system lets no process handle SIGBUS")

@@ -82,7 +82,8 @@ def fit_order_weights(observations: Observations, base: F64 | float) -> OrderWei
     longest = _longest_match(observations.matched)
     weights = _equal_weights()
     for m in range(1, _WIDTH + 1):
-        rows, prior = components[longest == m], _PRIOR * weights[m]
+        rows = components[longest == m]
+        prior = _PRIOR * weights[m]
         for _ in range(_ROUNDS):
             shares = rows * weights[m]
             total = shares.sum(axis=1, keepdims=True)
@@ -155,7 +156,8 @@ def measure_perplexity(
         pools = {"": [table, removed]} | {name: [columns] for name, columns in others.items()}
         part = stream[: max_positions - positions + 1]
         for name, members in arms.items():
-            chosen, shares = [pools[m] for m in members], [weights[m] for m in members]
+            chosen = [pools[m] for m in members]
+            shares = [weights[m] for m in members]
             observed[name].append(observe_stream(chosen, shares, part, release=release))
         positions += max(len(part) - 1, 0)
         if positions >= max_positions:

@@ -83,7 +83,8 @@ class Query:
         their weights. A context that no pool has seen has p = 0 and matched = 0. Candidates may be anything: p = 0
         for what no table can hold.
         """
-        contexts, candidates = _as_ids(contexts), _as_ids(candidates)
+        contexts = _as_ids(contexts)
+        candidates = _as_ids(candidates)
         p = np.zeros((len(contexts), ORDER_COUNT, len(candidates)))
         matched, scratch = self._memory(len(contexts))
         self.library.probabilities(
@@ -97,7 +98,8 @@ class Query:
         Of each pool and context the n commonest, of equally common ones the lowest, after the longest end of the
         context that the pool knows a successor of.
         """
-        contexts, n = _as_ids(contexts), max(0, min(n, self.max_tokens))
+        contexts = _as_ids(contexts)
+        n = max(0, min(n, self.max_tokens))
         ids = np.empty(len(self.pools) * len(contexts) * n, dtype=np.int64)
         if not len(ids):
             return ids
@@ -115,10 +117,12 @@ class Query:
         of the pools that know it, by their share in the matched weight. A matched weight below 1 gives only so
         much of that row; the rest is of shorter contexts that more weight has matched, and of a row of zeros.
         """
-        contexts, candidates = _as_ids(contexts), _as_ids(candidates)
+        contexts = _as_ids(contexts)
+        candidates = _as_ids(candidates)
         mixed = np.empty((len(contexts), len(candidates)))
         mixed[:] = p
-        weights, memory = self._order_weights(order_weights), self._memory(len(contexts))
+        weights = self._order_weights(order_weights)
+        memory = self._memory(len(contexts))
         self.library.mix(
             self.address, *contexts.shape, contexts, len(candidates), candidates, weights, mixed, *memory
         )
@@ -130,10 +134,13 @@ class Query:
         p [V], contiguous, is the model's probability, below 0 for tokens that must not follow. The candidates are
         its n likeliest and `successors`.
         """
-        contexts, n = _as_ids(contexts), max(0, min(n, len(p)))
+        contexts = _as_ids(contexts)
+        n = max(0, min(n, len(p)))
         max_ids = n + len(self.pools) * len(contexts) * n
-        ids, mixed = np.empty(max_ids, dtype=np.int64), np.empty(len(contexts) * max_ids)
-        weights, memory = self._order_weights(order_weights), self._memory(len(contexts), n)
+        ids = np.empty(max_ids, dtype=np.int64)
+        mixed = np.empty(len(contexts) * max_ids)
+        weights = self._order_weights(order_weights)
+        memory = self._memory(len(contexts), n)
         count = n and self.library.mix_candidates(
             self.address, *contexts.shape, contexts, len(p), p, n, weights, ids, mixed, *memory
         )
@@ -183,10 +190,12 @@ def _directory_shifts(columns: Columns) -> tuple[list[int], list[int]]:
 
     The shift is -1 where there is no such order, or its directory would reach beyond the array.
     """
-    base, shift = [0] * ORDER_COUNT, [-1] * ORDER_COUNT
+    base = [0] * ORDER_COUNT
+    shift = [-1] * ORDER_COUNT
     hashed = hash_bits(columns.vocab_size)
     for order, (start, bits) in columns.orders.items():
         fits = 0 <= bits <= hashed and start >= 0 and start + 2**bits + 1 <= len(columns.directory)
         if fits and 2 <= order <= HIGHEST_ORDER:
-            base[order - 2], shift[order - 2] = start, hashed - bits
+            base[order - 2] = start
+            shift[order - 2] = hashed - bits
     return base, shift

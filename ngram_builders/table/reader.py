@@ -89,7 +89,8 @@ class Table:
     def verify_checksums(self) -> None:
         """Read every byte; UserError if a checksum differs."""
         for name, crc in self.crcs.items():
-            found, data = 0, as_bytes(self.section(name))
+            found = 0
+            data = as_bytes(self.section(name))
             for start in range(0, len(data), _CHECKED_BYTES):
                 found = zlib.crc32(data[start : start + _CHECKED_BYTES], found)
                 self.release_pages()
@@ -126,7 +127,8 @@ class Table:
 
     def rows_between(self, order: int, part: int, bits: int) -> Run:
         """The counts of one of 2**bits equal ranges of an order's hashes."""
-        directory, step = self.columns.order_directory(order), self.columns.orders[order][1] - bits
+        directory = self.columns.order_directory(order)
+        step = self.columns.orders[order][1] - bits
         return self.columns.run(order, int(directory[part << step]), int(directory[part + 1 << step]))
 
 

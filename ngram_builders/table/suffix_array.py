@@ -74,7 +74,9 @@ class SuffixArray:
 
         With the `follow` ids that come next there. Documents in `skipped` are left out.
         """
-        width, data, packed = self.text.itemsize, self.text.view(np.uint8).data, self.suffixes.data
+        width = self.text.itemsize
+        data = self.text.view(np.uint8).data
+        packed = self.suffixes.data
         ranks = range(len(packed) // SUFFIX_BYTES)
         needle = _backwards(history, self.text.dtype)
 
@@ -163,7 +165,8 @@ def scan(joined: Ints, history: Sequence[int], n: int, follow: int, longer_than:
         return []
     hits = np.flatnonzero((joined[:-1] == wanted[0]) & (joined[1:] == wanted[1]))
     hits = hits[joined[hits - 1] != _BREAK]  # else nothing follows
-    lengths, longer = np.full(len(hits), 2), np.arange(len(hits))
+    lengths = np.full(len(hits), 2)
+    longer = np.arange(len(hits))
     for length in range(2, len(wanted)):  # a table of numbers has nearly as many hits as tokens
         ends = hits[longer] + length  # none beyond the last break
         longer = longer[joined[ends] == wanted[length]]
@@ -288,7 +291,8 @@ def _sort_suffixes(text: Ints) -> Ints:
     keys, h = _first_keys(text)
     order = np.argsort(keys, kind="stable").astype(np.uint32)  # narrow, as memory decides how long a text can be
     keys = keys[order]
-    slots, places = np.arange(len(text), dtype=np.uint32), order
+    slots = np.arange(len(text), dtype=np.uint32)
+    places = order
     ranks = np.zeros(len(text) + 2 * DEPTH, dtype=np.uint32)  # 0 beyond the end
     while True:
         is_first = np.empty(len(keys) + 1, dtype=bool)  # of its group
@@ -297,14 +301,16 @@ def _sort_suffixes(text: Ints) -> Ints:
         del keys
         ranks[places] = np.maximum.accumulate(np.where(is_first[:-1], slots + np.uint32(1), np.uint32(0)))
         open_ = ~(is_first[:-1] & is_first[1:])
-        slots, places = slots[open_], places[open_]
+        slots = slots[open_]
+        places = places[open_]
         if h >= DEPTH or not len(places):
             return order
         keys = ranks[places].astype(np.uint64)
         keys <<= np.uint64(32)
         keys |= ranks[places + np.uint32(h)]
         sort = np.argsort(keys, kind="stable")
-        places, keys = places[sort], keys[sort]
+        places = places[sort]
+        keys = keys[sort]
         del sort
         order[slots] = places
         h *= 2

@@ -66,7 +66,9 @@ def find_invalid_text(texts: SuffixArray, vocab_size: int) -> str | None:
 
     How suffixes are sorted is not checked: in another order places are found at random, and no more.
     """
-    text, suffixes, documents = texts.text, texts.places(), texts.documents
+    text = texts.text
+    suffixes = texts.places()
+    documents = texts.documents
     if not len(text) or max(int(text[a:b].max()) for a, b in _chunks(0, len(text))) >= other(vocab_size):
         return "text"
     seen = np.zeros(len(text), dtype=bool)
@@ -104,7 +106,8 @@ def _directories_cover_rows(columns: Columns) -> bool:
 
 def find_foreign_ids(columns: Columns, texts: SuffixArray | None) -> str | None:
     """The first section with ids beyond the vocabulary, or None. OTHER is no id of a text."""
-    allowed, vocab_size = {"tokens": other(columns.vocab_size)}, columns.vocab_size
+    allowed = {"tokens": other(columns.vocab_size)}
+    vocab_size = columns.vocab_size
     for section, ids in {"tokens": columns.tokens, "text": texts.text if texts else columns.tokens[:0]}.items():
         for start, end in _chunks(0, len(ids)):
             chunk = ids[start:end]

@@ -97,7 +97,8 @@ def build_columns(run: Run, vocab_size: int) -> Columns:
     places = _place_directories({order: sizes[order - 2] for order in present}, vocab_size)
     parts = [np.empty(0, dtype=np.int64)]
     for order, (_, bits) in places.items():
-        row, end = ends[order - 2] - sizes[order - 2], ends[order - 2]
+        row = ends[order - 2] - sizes[order - 2]
+        end = ends[order - 2]
         parts += _build_directory([contexts[row:end]], bits, vocab_size, row)
     rows["pointers"] = np.append(rows["pointers"], [len(run), len(rows["counts"]), len(rows["wide_totals"])])
     for name in ("pointers", "wide_widths", "overflow_places", "overflow_counts"):
@@ -135,7 +136,8 @@ def _build_directory(chunks: Iterable[U64], bits: int, vocab_size: int, row: int
         buckets = (hashes >> np.uint64(hash_bits(vocab_size) - bits)).astype(np.int64)
         upcoming = np.arange(done, int(buckets[-1]) + 1)
         yield row + np.searchsorted(buckets, upcoming)
-        row, done = row + len(chunk), done + len(upcoming)
+        row = row + len(chunk)
+        done = done + len(upcoming)
     yield np.full(2**bits + 1 - done, row)
 
 
@@ -221,7 +223,8 @@ class _TableBuilder:
         ends = np.cumsum(sizes)
         with self.sections.pop("contexts").file as file:
             for order, (_, bits) in places.items():
-                size, end = int(sizes[order - 2]), int(ends[order - 2])
+                size = int(sizes[order - 2])
+                end = int(ends[order - 2])
                 chunks = _read_contexts(file, end - size, end)
                 first = end - size if size else 0
                 for part in _build_directory(chunks, bits, self.vocab_size, first):

@@ -95,7 +95,8 @@ def build_ngrams(
     from ngram_builders.sources.rules.selection import Selection
 
     if not repos and list_skipped and Path(list_skipped).is_dir():  # `--list-skipped .`
-        repos, list_skipped = (Path(list_skipped),), ""
+        repos = (Path(list_skipped),)
+        list_skipped = ""
     if not repos:
         raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
     _check_language(language)

@@ -93,7 +93,9 @@ def read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
     parts = re.fullmatch(r"(.*):([0-9]{1,18}):([0-9]{1,18})", position, re.DOTALL)
     if parts is None:
         raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
-    path, line, column = Path(parts[1]), int(parts[2]), int(parts[3])
+    path = Path(parts[1])
+    line = int(parts[2])
+    column = int(parts[3])
     source = _read_source(path, stdin=stdin)
     lines = _LINE_END.split(source)
     starts = [0, *(end.end() for end in _LINE_END.finditer(source))]

@@ -114,12 +114,14 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.lsp.transport.access import private_socket, socket_path
     from spd_lsp.output.safe_logging import log_to_stderr
 
-    place, folder = parse_address(address), Path.cwd()
+    place = parse_address(address)
+    folder = Path.cwd()
     leave_working_folder()
     log_to_stderr(verbose)
     token, file = token_in(Registry(Path(settings.data_dir) if settings.data_dir else None).folder)
     if isinstance(place, Path):
-        wire, name = private_socket(socket_path(str(place))), f"unix:{place}"
+        wire = private_socket(socket_path(str(place)))
+        name = f"unix:{place}"
     else:
         wire = listen(*place)
         host, port = wire.getsockname()[:2]

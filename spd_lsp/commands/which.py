@@ -49,7 +49,8 @@ def which(settings: Settings, position: str, model: str, print_json: bool) -> No
         history = tokens.prompt(source[:cursor], "").history
     else:
         file = Path(position)
-    registry, language = open_registry(settings), language_id(file)
+    registry = open_registry(settings)
+    language = language_id(file)
     built_in = bundled_tables(model, folder)
     serving = ServingTables(registry, tokens.fingerprint, built_in, model=absolute_model_name(model))
     mixture = serving.mixture_for(file.absolute(), language)

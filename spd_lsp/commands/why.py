@@ -142,7 +142,8 @@ def _describe(evidence: _Evidence) -> Iterator[str]:
 
 def _describe_passage(query: Query, passage: Passage) -> Iterator[str]:
     """A passage, and the first places where it stands."""
-    spots, files = passage.spots, {spot.file for spot in passage.spots}
+    spots = passage.spots
+    files = {spot.file for spot in passage.spots}
     stands = f"{format_count(len(spots), 'place')}, {format_count(len(files), 'file')}"
     text = query.text[passage.start : passage.end].decode("utf-8", "replace").strip()
     yield f"  {_shorten(' '.join(text.split()))}   {stands}"

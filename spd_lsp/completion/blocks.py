@@ -68,7 +68,8 @@ def write_block(
     ids = texts.spelled(begun)
     most = min(len(ids) + MAX_BLOCK_TOKENS, model.max_positions - len(request.prompt))
     draft = Draft(ids, 0.0)
-    line_score, line = 0.0, len(ids)  # the score and the ids of the draft where its last line begins
+    line_score = 0.0
+    line = len(ids)  # the score and the ids of the draft where its last line begins
     try:
         logits = model.prefill([*request.prompt, *ids], check)
         for passes in count(1):
@@ -78,7 +79,8 @@ def write_block(
             if texts.is_finished(draft.ids) or len(draft.ids) >= most:
                 return texts.visible(draft.ids), passes
             if b"\n" in texts.tokens.pieces[draft.ids[-1]]:
-                line_score, line = draft.score, len(draft.ids)
+                line_score = draft.score
+                line = len(draft.ids)
             check()
             logits = model.step(draft.ids[-1:], _ALONE)
         raise AssertionError("the length is limited")

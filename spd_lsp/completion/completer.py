@@ -224,7 +224,8 @@ class Completer:
         if self.is_served:
             return 0
         source, cursor = normalize_newlines(document.text, cursor)
-        language, before = document.language, self.model.positions_read
+        language = document.language
+        before = self.model.positions_read
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count)
         if self._is_known(language) and not self._reason_to_skip(context, source, cursor):
             self.model.prefill(self.prompt(context).ids, check)
@@ -279,7 +280,8 @@ class Completer:
             return ""
         if not source[:cursor].strip():
             return "there is no code before the cursor"
-        positions, drafts = self.model.max_positions, self.settings.max_tokens
+        positions = self.model.max_positions
+        drafts = self.settings.max_tokens
         return f"the model reads {positions} tokens: no room for code beside drafts of {drafts}; lower maxTokens"
 
     def _is_known(self, language: str | None) -> bool:

@@ -163,7 +163,9 @@ def build_context(
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
-        before, after, omitted = source[:cursor], source[cursor:], 0
+        before = source[:cursor]
+        after = source[cursor:]
+        omitted = 0
     else:
         language_of_text = known if len(source) <= MAX_PARSED_LENGTH else None
         before, after, omitted = _choose_text(language_of_text, page, budget, cost)

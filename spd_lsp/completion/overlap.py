@@ -32,10 +32,12 @@ def find_repeat(text: str, left: str, rest: str) -> int | None:
     first = next((mark for _, mark in _lexemes(rest)), "")
     alike = _in_common(text, rest)
     opened: Counter[str] = Counter()
-    at, length = None, 0  # where most of the rest is said, and how much of it
+    at = None
+    length = 0  # where most of the rest is said, and how much of it
     for start, mark in _lexemes(text):
         if mark == first and not opened.total() and alike[start] > length:
-            at, length = start, alike[start]
+            at = start
+            length = alike[start]
         if mark in _CLOSED_BY:
             opened[_CLOSED_BY[mark]] += 1
         elif opened[mark]:
@@ -44,7 +46,8 @@ def find_repeat(text: str, left: str, rest: str) -> int | None:
             if not spare[mark]:
                 return start if at is None else at
             spare[mark] -= 1
-            at, length = None, 0
+            at = None
+            length = 0
     return None
 
 
@@ -73,7 +76,8 @@ def _stands_alone(text: str, rest: str, n: int, excess: Counter[str]) -> bool:
     Closing brackets can go as far as they are in excess: the text does not open them, and nothing waits for them.
     Example: the `)` of `x)` can, that of `len(x)` cannot, nor the `o` of `info` before `or`.
     """
-    kept, cut = text[:-n], text[-n:]
+    kept = text[:-n]
+    cut = text[-n:]
     if splits_word(kept, cut) or splits_word(cut, rest[n:]):
         return False
     if any(number > excess[mark] for mark, number in _open_brackets(cut)[0].items()):

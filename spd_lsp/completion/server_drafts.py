@@ -94,7 +94,8 @@ class _SaidModel(NoModel):
 
     def __init__(self, spelled: Sequence[_Spelled], texts: DraftText, request: DecodingRequest) -> None:
         super().__init__(texts.tokens.vocab_size, texts.tokens.end_of_text)
-        self.spelled, self.allowed = spelled, request.allowed(())
+        self.spelled = spelled
+        self.allowed = request.allowed(())
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """As in `Engine`."""

@@ -74,7 +74,8 @@ class _Search:
     """What was read and what can go on."""
 
     def __init__(self, request: DecodingRequest, settings: Settings) -> None:
-        self.request, self.settings = request, settings
+        self.request = request
+        self.settings = settings
         self.queue: list[tuple[float, int, Draft]] = []  # likeliest first, equals in order
         self.numbers = count()
         self.finished: list[Draft] = []  # or at the limit of tokens; best first
@@ -127,7 +128,8 @@ class _Search:
 
     def result(self) -> DecodingResult:
         """The best k drafts and their cost."""
-        k, rows = self.settings.drafts, len(self.read)
+        k = self.settings.drafts
+        rows = len(self.read)
         drafts = self.finished or self.intermediate[-1:]  # nothing may be able to follow
         longest = max(len(draft.ids) for draft in drafts)
         return DecodingResult(drafts[:k], 1 + rows, longest, rows, drafts[k:], self.intermediate)

@@ -119,7 +119,8 @@ def _judged(
     """The sites in a document with what speaks for each; places are theirs, in order."""
     rest = iter(places)
     for edit, rewrite, sites, part in found:
-        at_edit, at_sites = here[edit], [next(rest) for _ in sites]
+        at_edit = here[edit]
+        at_sites = [next(rest) for _ in sites]
         for site, place in zip(sites, at_sites, strict=True):
             if (
                 at_edit

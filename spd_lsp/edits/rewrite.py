@@ -166,8 +166,10 @@ def _widened(edit: Edit) -> Edit:
 
 def _with_holes(first: Edit, second: Edit) -> Rewrite | None:
     """The least general rewrite of two edits; of an edit and itself, the one that keeps the words it moves."""
-    olds, others = tokenize(first.old), tokenize(second.old)
-    news, other_news = tokenize(first.new), tokenize(second.new)
+    olds = tokenize(first.old)
+    others = tokenize(second.old)
+    news = tokenize(first.new)
+    other_news = tokenize(second.new)
     if len(olds) != len(others) or len(news) != len(other_news) or not olds:
         return None
     names: dict[tuple[str, str], str] = {}

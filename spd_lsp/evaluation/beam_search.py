@@ -72,7 +72,8 @@ def _row_options(
 ) -> TokenOptions:
     """The options of each draft by its own logits [N, V], mixed with n-grams as for superposed drafts."""
     before = ngram_histories(start, live)  # [N, REACH]
-    allowed, is_first = [start.allowed(draft.ids) for draft in live], not live[0].ids
+    allowed = [start.allowed(draft.ids) for draft in live]
+    is_first = not live[0].ids
     if start.interpolation is not None and settings.interpolation == "linear":
         if is_first:  # there is one row
             ids, logp_f = score_logits(logits[0], before, start.interpolation, settings, allowed[0])

@@ -59,7 +59,8 @@ class Bootstrap:
 
     def _ratios(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
         """The ratios over all examples [A] and in each resample [B, A]."""
-        part, whole = self._sums_by_file(parts), self._sums_by_file(wholes)
+        part = self._sums_by_file(parts)
+        whole = self._sums_by_file(wholes)
         resampled = _divide(self._counts @ part, self._counts @ whole)
         return _divide(part.sum(axis=0), whole.sum(axis=0)), resampled
 

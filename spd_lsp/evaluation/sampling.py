@@ -33,7 +33,8 @@ def sample(
     rng = np.random.default_rng(zlib.crc32(np.asarray(start.prompt, dtype=np.int64).tobytes()))
     batch = DraftBatch(model, start, settings, check)
     tokens = batch.prefill()
-    live, parents = [EMPTY_DRAFT], [0] * settings.drafts
+    live = [EMPTY_DRAFT]
+    parents = [0] * settings.drafts
     done: list[Draft] = []
     while True:
         drawn = [extend(live, tokens, row, draw(tokens[1][row], rng)) for row in parents]

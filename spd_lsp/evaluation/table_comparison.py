@@ -40,7 +40,8 @@ class TableComparison:
         yield f"{'':28} {'EM@1':>6} {f'EM@{self.k}':>6} {saved:>17} {'better':>7} {'worse':>6}"
         first = self.arms[0]
         for arm in self.arms:
-            better, worse = self.moved_up(arm, first), self.moved_up(first, arm)
+            better = self.moved_up(arm, first)
+            worse = self.moved_up(first, arm)
             numbers = f"{self.matched(arm, 1):6.1f} {self.matched(arm, self.k):6.1f} {self.saved(arm):17.1f}"
             changes = "" if arm == first else f" {len(better):7} {len(worse):6}"
             yield f"{'none' if arm == first else arm:28} {numbers}{changes}"
@@ -98,7 +99,9 @@ class _SharedReads:
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """The logits after a prompt, which is read unless it is the last one."""
         if tuple(ids) != self.prompt:
-            self.logits, self.prompt, self.read = self.model.prefill(ids, check), tuple(ids), {}
+            self.logits = self.model.prefill(ids, check)
+            self.prompt = tuple(ids)
+            self.read = {}
         return np.array(self.logits)
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:

@@ -115,7 +115,8 @@ _PATHS: dict[str, dict[str, Handler]] = {
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of work for a client; ClientDisconnect, and the work is cancelled, once it has left."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(request))
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_until_gone(request))
     tasks: set[asyncio.Future[Any]] = {working, leaving}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

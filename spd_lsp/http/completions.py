@@ -100,7 +100,8 @@ class _Progress:
         if self.is_abandoned.is_set():
             raise _Abandoned
         if (read := self.positions_read()) != self.read:
-            self.read, self.read_at = read, time.perf_counter()
+            self.read = read
+            self.read_at = time.perf_counter()
 
     def is_late(self) -> bool:
         """Whether writing has taken as long as the client wants to wait for more than a line."""

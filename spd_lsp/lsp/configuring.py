@@ -65,7 +65,8 @@ async def pull_configuration(ls: SpdServer) -> bool:
 
 async def configure(ls: SpdServer) -> None:
     """Apply changed settings; reload the model only if they need another one, or loading had failed."""
-    before, ls.settings = ls.settings, ls.configuration.merged()
+    before = ls.settings
+    ls.settings = ls.configuration.merged()
     for problem in ls.configuration.take_problems():
         ls.show_once(problem, types.MessageType.Warning)
     failed = ls.status.kind == "error" and ls.settings != before

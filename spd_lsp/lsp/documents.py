@@ -192,7 +192,8 @@ class LspDocument(TextDocument):
 
         A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
         """
-        is_first, self._requested_edit = self._requested_edit != self.edit_time, self.edit_time
+        is_first = self._requested_edit != self.edit_time
+        self._requested_edit = self.edit_time
         is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
         is_there = offset == self.edited_at if self._is_one_change else offset > 0
         return is_first and is_soon and is_there and _ASKED_BEHIND.match(self._text, offset - 1) is not None

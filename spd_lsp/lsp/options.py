@@ -50,7 +50,8 @@ class Configuration:
 
     def take_problems(self) -> list[str]:
         """What was invalid since the last call."""
-        problems, self.problems = self.problems, []
+        problems = self.problems
+        self.problems = []
         return problems
 
     def _validated(self, options: object, before: Mapping[str, Any], settable: Collection[str]) -> dict[str, Any]:
@@ -115,7 +116,8 @@ def converted(value: Any, default: Any) -> Any:
 
 
 def _not_for_folders(keys: Sequence[str]) -> str:
-    names, settable = ", ".join(map(repr, keys)), ", ".join(WORKSPACE_SETTINGS)
+    names = ", ".join(map(repr, keys))
+    settable = ", ".join(WORKSPACE_SETTINGS)
     return (
         f"{names} ignored: this configuration may come from the open folder, which may only set {settable}; "
         "use the editor's initializationOptions (Neovim: init_options)"

@@ -90,7 +90,8 @@ class SpdProtocol(LanguageServerProtocol):
         """The typed message, or a MalformedMessage: pygls would log its values and not reply."""
         if "jsonrpc" not in data:
             return data
-        raw_id, method = data.get("id"), data.get("method")
+        raw_id = data.get("id")
+        method = data.get("method")
         msg_id = _valid_id(raw_id)
         is_name = "method" not in data or (isinstance(method, str) and len(method) <= _MAX_NAME_CHARS)
         if not is_name or msg_id is not raw_id:

@@ -188,7 +188,8 @@ class SpdServer(LanguageServer):
     def save_usage_soon(self) -> None:
         """Add the counts to the file, once for many."""
         if self.usage_timer is None:
-            loop, write = asyncio.get_running_loop(), self.worker.executor.submit
+            loop = asyncio.get_running_loop()
+            write = self.worker.executor.submit
             self.usage_timer = loop.call_later(_SAVE_SECONDS, self.save_usage, write)
 
     def save_usage(self, run: Callable[..., Any]) -> None:

@@ -115,7 +115,8 @@ class Usage:
     def take(self) -> Counts:
         """What was counted since the last time."""
         self._count_offers()
-        taken, self._new = self._new, Counter()
+        taken = self._new
+        self._new = Counter()
         return taken
 
     def summary(self, folder: Path) -> str:

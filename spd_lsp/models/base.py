@@ -60,7 +60,8 @@ class ChunkSizer:
     ) -> None:
         self.seconds = seconds
         self.size = first
-        self.least, self.largest = least, largest
+        self.least = least
+        self.largest = largest
 
     def note(self, tokens: int, seconds: float) -> None:
         """Take account of how long a chunk took. Those of a few tokens, a key's, say little of longer ones."""
@@ -83,7 +84,8 @@ class CachedPrompt:
         """Drop all positions from `length` on, those of drafts included."""
         self.cache.crop(length)
         if length < len(self.ids):
-            self.ids, self.logits = self.ids[:length], None
+            self.ids = self.ids[:length]
+            self.logits = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +139,9 @@ class Engine(ABC):
 
     def use_threads(self, tuner: ThreadCountTuner) -> None:
         """Compute with as many threads as this chooses by what it is told."""
-        self.threads, self.on_step, self.before_chunk = tuner, tuner.note_step, tuner.look_around
+        self.threads = tuner
+        self.on_step = tuner.note_step
+        self.before_chunk = tuner.look_around
 
     def release_memory(self) -> None:  # noqa: B027, few engines hold such
         """Give back what was needed for prompts that are not cached any more."""
@@ -220,7 +224,8 @@ class Engine(ABC):
         self.prompts[-1].crop(length)
 
     def _forget_drafts(self) -> None:
-        self.draft_cache, self.drafts_read = None, {}
+        self.draft_cache = None
+        self.drafts_read = {}
 
     def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
         """The cache for a prompt, holding the positions known of it, moved to the end.
@@ -246,7 +251,8 @@ class Engine(ABC):
 
 def common_prefix_length(old: list[int], new: list[int]) -> int:
     """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    same, longest = 0, min(len(old), len(new))
+    same = 0
+    longest = min(len(old), len(new))
     while same < longest:  # halving: slices are compared quickly, and only from what is known to be the same
         middle = (same + longest + 1) // 2
         if old[same:middle] == new[same:middle]:

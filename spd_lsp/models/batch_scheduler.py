@@ -111,7 +111,8 @@ class BatchScheduler:
             deadline = time.perf_counter() + self.wait_seconds
             while self._expects_more() and (left := deadline - time.perf_counter()) > 0:
                 self.changed.wait(left)
-            batch, self.queue = self.queue[:_MAX_BATCH], self.queue[_MAX_BATCH:]
+            batch = self.queue[:_MAX_BATCH]
+            self.queue = self.queue[_MAX_BATCH:]
             self.expected = {queued.engine for queued in batch}
         return batch
 

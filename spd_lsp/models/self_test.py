@@ -44,5 +44,6 @@ def read_every_way(engine: Engine, ids: list[int]) -> Iterator[tuple[str, list[i
 
 def kl_divergence(logits: Floats, expected: Floats) -> float:
     """Mean over the positions of sum_x p(x) log(p(x) / q(x)), p of the expected logits. [T, V] twice."""
-    p, q = log_softmax(expected), log_softmax(logits)
+    p = log_softmax(expected)
+    q = log_softmax(logits)
     return float((np.exp(p) * (p - q)).sum(axis=-1).mean())

@@ -53,7 +53,8 @@ class ThreadCountTuner:
         self.cores = self.idle = cores or all_cores()
         self.most = self.limit = limit or usable_cores()
         self.busy_cores = busy_cores or Neighbours().busy_cores
-        self.clock, self.looked = clock, clock()
+        self.clock = clock
+        self.looked = clock()
         self.trials: dict[int, list[float]] = {}  # the times of steps, by their count of threads
         self.recent: deque[float] = deque(maxlen=RECENT_STEPS)
         self.free = self._free_cores()
@@ -89,7 +90,8 @@ class ThreadCountTuner:
 
     def _update(self) -> None:
         """Choose again if more or fewer cores are free; what was slow because they were not is tried again."""
-        before, self.free = self.free, self._free_cores()
+        before = self.free
+        self.free = self._free_cores()
         if self.free > before:
             self.trials = {count: times for count, times in self.trials.items() if count <= before}
         if self.free != before:
@@ -153,7 +155,8 @@ class Neighbours:
 
     def busy_cores(self) -> float:
         """How many cores they kept busy since this was last asked, on average. Example: 1.3."""
-        now, others = self.clock(), self._others()
+        now = self.clock()
+        others = self._others()
         (before, others_before), self.last = self.last, (now, others)
         return max(0.0, others - others_before) / (now - before) if now > before else 0.0
 

@@ -73,7 +73,8 @@ class Rebuilder:
 
         The build's standard input ends when this process does, however that ends.
         """
-        attempt, nothing = self.tried[table.name], subprocess.DEVNULL
+        attempt = self.tried[table.name]
+        nothing = subprocess.DEVNULL
         attempt.builds += 1
         attempt.has_caught_up = False
         attempt.not_before = math.inf

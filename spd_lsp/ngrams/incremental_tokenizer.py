@@ -93,15 +93,18 @@ class IncrementalTokenizer:
 
     def encode_in_steps(self, text: str) -> Generator[None, None, EncodedText]:
         """Encode a whole text, pausing between steps."""
-        encoded, start = self.encode(text[:_STEP]), _STEP
+        encoded = self.encode(text[:_STEP])
+        start = _STEP
         again = _MAX_AGAIN * len(text)  # characters that may be encoded again where there are no anchors
         while start < len(text):
             yield
             end = start + _STEP
             grown = self.try_update(encoded, text[:end])
             if grown is None and end <= again:
-                grown, again = self.encode(text[:end]), again - end
-            encoded, start = grown or self._appended(encoded, text[start:end]), end
+                grown = self.encode(text[:end])
+                again = again - end
+            encoded = grown or self._appended(encoded, text[start:end])
+            start = end
         return encoded
 
     def update_in_steps(self, old: EncodedText | None, text: str) -> Generator[None, None, EncodedText]:

@@ -59,7 +59,8 @@ class Mixture:
         texts: Sequence[SearchedTexts] = (),
     ) -> None:
         self.texts = texts
-        self.pools, self.weights = pools, tuple(weights)
+        self.pools = pools
+        self.weights = tuple(weights)
         self.query = open_query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
         self.names = tuple(names)
         self.order_weights = expand_order_weights(ORDER_WEIGHTS)  # [M, N]
@@ -163,7 +164,8 @@ class Mixture:
 
     def decided(self, history: Histories) -> list[float]:
         """Return the share of each pool in `mix`, beside a model that is sure of nothing."""
-        contexts, weights = self.contexts(history), np.array(self.weights) / DEFAULT_WEIGHT
+        contexts = self.contexts(history)
+        weights = np.array(self.weights) / DEFAULT_WEIGHT
         none = np.empty(0, dtype=np.int64)
         seen = [open_query([pool], [1.0]).probabilities(contexts, none)[1][0] for pool in self.pools]
         known = np.array(seen) * weights[:, None]  # [W, N]

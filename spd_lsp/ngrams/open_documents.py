@@ -195,7 +195,8 @@ class OpenNames:
             self._held[document] = language, names
 
     def _count(self, language: str | None, new: frozenset[str], gone: frozenset[str]) -> None:
-        holders, names = self._holders[language], self._sorted[language]
+        holders = self._holders[language]
+        names = self._sorted[language]
         for name in new:
             if not holders[name]:
                 insort(names, name)
@@ -288,12 +289,11 @@ def _stems(line: str) -> Iterator[tuple[int | None, str]]:
         stem = written.lstrip(".")
         if "/" in written:
             parts = posixpath.splitext(written)[0].split("/")
-            up, stem = parts.count(".."), "/".join(part for part in parts if part.strip("."))
+            up = parts.count("..")
+            stem = "/".join(part for part in parts if part.strip("."))
         else:
-            up, stem = (
-                len(written) - len(stem) - 1,
-                stem.removeprefix("crate::").replace("::", ".").replace(".", "/"),
-            )
+            up = len(written) - len(stem) - 1
+            stem = stem.removeprefix("crate::").replace("::", ".").replace(".", "/")
         yield (up if written.startswith(".") else None), stem
 
 

@@ -254,7 +254,8 @@ class ServingTables:
             self.folders = {path: _changed_at(path) for path in _folders_in(self.registry.folder)}
             learnt = file_stamp(self.registry.folder / LEARNT_FILE)
             if learnt != self.learnt:
-                self.learnt, self.file = learnt, None
+                self.learnt = learnt
+                self.file = None
         generation = self.registry.generation() if self.registry else None
         kept = all(file_stamp(path) == found for path, found in self.stamps.items())
         if kept and generation == self.generation:

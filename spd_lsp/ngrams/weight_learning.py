@@ -57,7 +57,8 @@ class Evidence:
 
     def _places(self) -> Iterator[_Place]:
         """The accepted tokens of which it is known what the model said."""
-        before, ids = [-1] * MAX_CONTEXT + [*self.history], self.spell()
+        before = [-1] * MAX_CONTEXT + [*self.history]
+        ids = self.spell()
         for n, token in enumerate(ids):
             history = tuple([*before, *ids[:n]][-MAX_CONTEXT:])
             if (said := self.mixture.said_after(history, token)) is not None:
@@ -74,5 +75,6 @@ class _Place(NamedTuple):
 
     def log_p(self, mixture: Mixture) -> float:
         """The mixture's logarithm of the token's probability."""
-        ids, p = np.array([self.token, _NO_TOKEN]), np.array([self.p, self.top])
+        ids = np.array([self.token, _NO_TOKEN])
+        p = np.array([self.p, self.top])
         return math.log(max(float(mixture.mix([self.history], ids, p)[0, 0]), _TINY))

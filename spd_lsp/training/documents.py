@@ -92,7 +92,8 @@ def body(text: str, rng: random.Random) -> tuple[int, int]:
 
 def _body_end(text: str, end: int, depth: int) -> int:
     """Return where the lines after `end` that are indented deeper than `depth` end; `end` if there are none."""
-    last, place = end, end
+    last = end
+    place = end
     for _ in range(_MAX_BODY_LINES):
         following = _next_line_end(text, place)
         line = text[place + 1 : following]
@@ -132,7 +133,9 @@ def rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
 
 def _closes(text: str, opening: int) -> int:
     """Return where a bracket closes, 0 if that is far off. Brackets in strings count like others."""
-    depth, left, right = 0, text[opening], BRACKETS[text[opening]]
+    depth = 0
+    left = text[opening]
+    right = BRACKETS[text[opening]]
     for place in range(opening, min(len(text), opening + _MAX_BRACKET_LENGTH)):
         depth += (text[place] == left) - (text[place] == right)
         if not depth:

@@ -85,7 +85,8 @@ def _loss_of(found: HeldOutLoss) -> dict[str, float]:
 def write_card(out: Path, facts: Mapping[str, Any]) -> None:
     """Write MODEL_CARD.md and training.json; a `remark` in the run's plan.json appears on the card."""
     (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    plan, progress = facts["plan"], facts["progress"]
+    plan = facts["plan"]
+    progress = facts["progress"]
     card = _CARD.read_text(encoding="utf-8").format(
         shape=facts["shape"],
         parameters=f"{progress['parameters'] / 1e6:.1f}",

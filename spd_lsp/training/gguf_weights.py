@@ -91,6 +91,7 @@ def _reorder(name: str, values: F32, config: LlamaConfig, parts: tuple[int, int]
     kind = name.split(".")[-2]
     if kind not in _ROTATED:
         return values
-    heads, width = getattr(config, _ROTATED[kind]), values.shape[1]
+    heads = getattr(config, _ROTATED[kind])
+    width = values.shape[1]
     reordered: F32 = values.reshape(heads, *parts, width).swapaxes(1, 2).reshape(-1, width)
     return reordered

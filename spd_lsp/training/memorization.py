@@ -42,10 +42,8 @@ def measure_memorization(
     Those are tables of numbers and lines of one sign, which say nothing of anybody's text.
     """
     rng = np.random.default_rng(seed)
-    row, place = (
-        rng.integers(len(rows), size=prompts),
-        rng.integers(rows.shape[1] - PROMPT - SHORTEST_COPY, size=prompts),
-    )
+    row = rng.integers(len(rows), size=prompts)
+    place = rng.integers(rows.shape[1] - PROMPT - SHORTEST_COPY, size=prompts)
     passages = np.stack([rows[r, p : p + PROMPT + SHORTEST_COPY] for r, p in zip(row, place, strict=True)])
     written = np.concatenate(
         [_continue(model, passages[start : start + _BATCH, :PROMPT]) for start in range(0, prompts, _BATCH)]
@@ -59,10 +57,12 @@ def measure_memorization(
 
 def window_hashes(ids: U16) -> U64:
     """Hash every SHORTEST_COPY tokens in a row, by the hashes of halves: [N, L] -> [N, L - 49]."""
-    hashes, width = ids.astype(np.uint64), 1
+    hashes = ids.astype(np.uint64)
+    width = 1
     while width < SHORTEST_COPY:
         step = min(width, SHORTEST_COPY - width)  # the last two halves overlap
-        hashes, width = _mix(hashes[:, :-step], hashes[:, step:]), width + step
+        hashes = _mix(hashes[:, :-step], hashes[:, step:])
+        width = width + step
     return hashes
 
 

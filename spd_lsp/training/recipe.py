@@ -178,7 +178,9 @@ def make_starter(recipe: Recipe, out: Path) -> dict[str, Any]:
     model, progress = recipe.load()
     progress["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     out.mkdir(parents=True, exist_ok=True)
-    rows, exported, tokenizer = recipe.work / "rows", recipe.work / _EXPORTED, open_tokenizer(recipe.tokenizer())
+    rows = recipe.work / "rows"
+    exported = recipe.work / _EXPORTED
+    tokenizer = open_tokenizer(recipe.tokenizer())
     write_gguf(model, tokenizer, _NAME, out / f"{_NAME}.gguf")
     export(model, recipe.tokenizer(), exported)
     measures = measure_exported(exported, rows / "held_out", tokenizer)

@@ -102,7 +102,8 @@ def gap_rows(
     while waiting:
         room = length - int(length * rng.choice(_NEIGHBOUR_SHARES))
         first, document = waiting.popleft()
-        last, packed = first, [document]
+        last = first
+        packed = [document]
         while waiting and sum(len(one.ids) for one in packed) + len(waiting[0][1].ids) <= room:
             last, document = waiting.popleft()
             packed.append(document)

@@ -134,7 +134,8 @@ def train(
     optimiser = create_optimiser(model, plan)
     progress = Progress(**checkpoint.load(folder, model, optimiser))
     copy = LowCopy(model)
-    started, saved = time.process_time() - progress.seconds, time.monotonic()
+    started = time.process_time() - progress.seconds
+    saved = time.monotonic()
     while progress.share(plan) < 1.0:
         optimiser.param_groups[0]["lr"] = plan.rate * rate_factor(progress, plan)
         loss = _take_step(copy, optimiser, batch(rows, progress.step, plan.rows_a_step), plan)

@@ -56,7 +56,8 @@ def trim_tokenizer(
     special: the names of the special tokens, which come first, and the old tokens whose embeddings they take over.
     """
     rules = json.loads(tokenizer.to_str())
-    old, merges = rules["model"]["vocab"], [(left, right) for left, right in rules["model"]["merges"]]
+    old = rules["model"]["vocab"]
+    merges = [(left, right) for left, right in rules["model"]["merges"]]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet(), key=lambda letter: (old.get(letter, len(old)), letter))
     kept = select_merges(merges, counts, size - len(special) - len(alphabet))
     names = [*special, *alphabet, *(left + right for left, right in kept)]

@@ -53,7 +53,9 @@ def measure_held_out(model: LlamaForCausalLM, folder: Path, kind: str, tokenizer
     """Measure a model on the held-out rows of one kind."""
     ids, measured = (np.load(folder / f"{kind}.{part}.npy") for part in ("ids", "measured"))  # [N, L]
     width = bytes_per_token(tokenizer)
-    nats, tokens, size = 0.0, 0, 0
+    nats = 0.0
+    tokens = 0
+    size = 0
     for losses, row, mask in zip(_token_losses(model, ids), ids, measured, strict=True):
         nats += float(losses[torch.from_numpy(mask[1:])].sum())
         tokens += int(mask[1:].sum())

@@ -23,7 +23,10 @@ class NameMatcher:
     """
 
     def __init__(self, globs: Iterable[str]) -> None:
-        names, prefixes, suffixes, others = set(), set(), set(), set()
+        names = set()
+        prefixes = set()
+        suffixes = set()
+        others = set()
         for glob in globs:
             if not _WILDCARD.search(glob):
                 names.add(glob)
@@ -33,7 +36,9 @@ class NameMatcher:
                 prefixes.add(glob[:-1])
             else:
                 others.add(glob)
-        self.names, self.prefixes, self.suffixes = frozenset(names), tuple(prefixes), tuple(suffixes)
+        self.names = frozenset(names)
+        self.prefixes = tuple(prefixes)
+        self.suffixes = tuple(suffixes)
         self.matches_all = len(others) > _MAX_COMPILED  # then each rule is asked
         one_by_one = "|".join(map(translate, sorted(others))) if others and not self.matches_all else ""
         self.others = re.compile(one_by_one) if one_by_one else None
@@ -104,7 +109,8 @@ def _skip_any_depth(parts: Sequence[str], reached: set[int]) -> set[int]:
 
 def _to_fnmatch(part: str) -> str:
     """Rewrite one part of a git glob for `fnmatch`, which knows no escapes and negates with `[!...]` only."""
-    pattern, at = "", 0
+    pattern = ""
+    at = 0
     while at < len(part):
         letter = part[at]
         if letter == "[":

@@ -54,7 +54,8 @@ class Ignores:
 
     def enter(self, folder: str, names: Collection[str]) -> Ignores:
         """Return the rules in force inside a folder that holds these names."""
-        inner, attributes = list(self.files), self.attributes
+        inner = list(self.files)
+        attributes = self.attributes
         if GIT in names:
             exclude = _read_ignore_file(str(git_folder(folder) / "info" / "exclude"), folder, flags=0)
             inner[0] = (exclude,) if exclude else ()

@@ -115,7 +115,8 @@ def _parse_again(language: Language, before: _Base | None, source: bytes) -> Tre
     start = _common_prefix(old, source)
     rest = min(len(old), len(source)) - start
     same = _common_prefix(old[len(old) - rest :][::-1], source[len(source) - rest :][::-1])
-    old_end, end = len(old) - same, len(source) - same
+    old_end = len(old) - same
+    end = len(source) - same
     tree.edit(start, old_end, end, end_of(old[:start]), end_of(old[:old_end]), end_of(source[:end]))
     return parse_within_budget(language, source, tree)
 

@@ -53,7 +53,8 @@ class GappedText:
 
 def build_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
     """Split the lines above and below a gap into parts; each row is in exactly one part."""
-    lines, gap = [*above, *below], len(above)
+    lines = [*above, *below]
+    gap = len(above)
     total = len(lines)
     if language is None:
         return list(line_parts(range(total), gap))
@@ -97,7 +98,8 @@ def _assign_rows(source: GappedText, claims: Iterable[OutlinePart]) -> list[Outl
 
 def _rows_of(node: Node) -> tuple[int, int]:
     """Return the first and last row of a node; a line break at its end does not make it reach the next row."""
-    first, end = node.start_point.row, node.end_point
+    first = node.start_point.row
+    end = node.end_point
     return first, max(first, end.row - (end.column == 0))
 
 

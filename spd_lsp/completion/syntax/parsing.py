@@ -112,7 +112,8 @@ class ParserPool:
         """Return an idle process, or a new one."""
         with self.lock:
             if self.owner != os.getpid():  # after a fork they are the parent's
-                self.idle, self.owner = [], os.getpid()
+                self.idle = []
+                self.owner = os.getpid()
             while self.idle:
                 if (process := self.idle.pop()).poll() is None:
                     return process
@@ -156,7 +157,8 @@ class ParserPool:
     def close(self) -> None:
         """End the idle processes."""
         with self.lock:
-            idle, self.idle = (self.idle if self.owner == os.getpid() else []), []
+            idle = self.idle if self.owner == os.getpid() else []
+            self.idle = []
         for process in idle:
             _end_process(process)
 
@@ -188,7 +190,8 @@ def _ask(kind: str, language: Language, text: str, *arguments: object, otherwise
 
 def request_outline(language: Language | None, above: Sequence[str], below: Sequence[str]) -> list[OutlinePart]:
     """Return `outline.build_outline` of the text, or one part per line if the parser fails."""
-    lines, gap = (*above, *below), len(above)
+    lines = (*above, *below)
+    gap = len(above)
     try:
         if language is None:
             raise ParseFailed

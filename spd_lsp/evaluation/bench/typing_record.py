@@ -73,7 +73,8 @@ async def _type_files(
     command = python("spd_lsp", *folder, "serve", "--model", settings.model, "--device", settings.device)
     record = TypingRecord()
     async with run_server(command, {"indexing": "off"}) as server:
-        memory, cpu_seconds = server.memory, server.cpu_seconds
+        memory = server.memory
+        cpu_seconds = server.cpu_seconds
         for number, path in enumerate(files):
             report(editor.name, number, len(files))
             document = path.absolute().as_uri(), language_of(path) or ""
@@ -95,7 +96,8 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 def _cells(session: Session) -> dict[str, Cell]:
     record = session.record
-    answered, shown = len(record.seconds), record.shown
+    answered = len(record.seconds)
+    shown = record.shown
 
     def share(count: int, all_: int) -> float:
         return 100 * count / all_ if all_ else float("nan")

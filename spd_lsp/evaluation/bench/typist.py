@@ -107,7 +107,10 @@ class Typist:
         """Open the file without a part of it, and type that part, at most this many keys."""
         item = {"uri": self._uri, "languageId": self._language, "version": 1, "text": before + after}
         self._server.notify("textDocument/didOpen", {"textDocument": item})
-        self._before, self._drafts, written, last = before, [], 0, self._record.keys + keys
+        self._before = before
+        self._drafts = []
+        written = 0
+        last = self._record.keys + keys
         await self._server.request(self._editor.method, self._place)  # whoever opens a file reads it first
         while written < len(text) and self._record.keys < last:
             key = self._next_key(text[written:])

@@ -150,7 +150,8 @@ def _git(repo: Path, *arguments: str, told: bytes = b"") -> bytes:
 def _read_blobs(repo: Path, names: Sequence[str]) -> list[str]:
     """The texts of stored files; empty where one is missing, large or no text."""
     data = _git(repo, "cat-file", "--batch", told="".join(f"{name}\n" for name in names).encode())
-    texts, at = [], 0
+    texts = []
+    at = 0
     for _ in names:
         end = data.index(b"\n", at)
         header = data[at:end].split()
@@ -214,7 +215,8 @@ def _hunks(before: str, after: str) -> Iterator[Hunk]:
         starts.append(starts[-1] + len(line))
     for tag, i, end_i, j, end_j in SequenceMatcher(None, olds, news).get_opcodes():
         if tag == "replace" and max(end_i - i, end_j - j) <= _MAX_BLOCK:
-            tokens, written = tokenize("".join(olds[i:end_i])), tokenize("".join(news[j:end_j]))
+            tokens = tokenize("".join(olds[i:end_i]))
+            written = tokenize("".join(news[j:end_j]))
             at = [starts[i]]
             for token in tokens:
                 at.append(at[-1] + len(token))

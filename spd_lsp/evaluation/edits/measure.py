@@ -56,7 +56,8 @@ def measure(example: Example, changes: int = 1) -> Outcome | None:
     here = [line for line in edited.lines if (0, line) in example.alike]
     if changes > 1 + len(here):
         return None
-    observed, made = Observed(edited.before), list[Hunk]()
+    observed = Observed(edited.before)
+    made = list[Hunk]()
     for line in (example.first, *here[: changes - 1]):
         observed.see(_changed(observed.text, line, made))
         made += line
@@ -150,7 +151,8 @@ def describe_edits(repos: Sequence[Path], commits: int, *, fit: bool) -> Iterato
         return
     if len(repos) < 2:
         raise UserError("--fit needs two repositories or more: one half is judged by weights fitted to the other")
-    fitted, judged = list(chain(*examples[::2])), list(chain(*examples[1::2]))
+    fitted = list(chain(*examples[::2]))
+    judged = list(chain(*examples[1::2]))
     weights = _fit_weights([*_outcomes(fitted), *_outcomes(fitted, 2)])
     yield from (f"{name}: {weight:.2f}" for name, weight in sorted(weights.items()))
     yield from _report(_outcomes(judged), weights)
@@ -177,7 +179,8 @@ def _report(outcomes: Sequence[Outcome], weights: dict[str, float] | None) -> It
         first = sum(one[0] for one in shown if one)
         three = sum(any(one[:3]) for one in shown)
         found = sum(min(sum(one), o.places) for one, o in zip(shown, repeated, strict=True))
-        some, total = sum(map(bool, shown)), len(repeated)
+        some = sum(map(bool, shown))
+        total = len(repeated)
         all_places = sum(outcome.places for outcome in repeated)
         yield (
             f"{kind:10} {total:5}  {some:5}  {first / max(1, some):9.3f}  {first / max(1, total):6.3f}"

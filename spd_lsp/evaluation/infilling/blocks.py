@@ -81,7 +81,8 @@ def _lines(text: str) -> list[str]:
 def write_body(completer: Completer, body: Body) -> _Written:
     """What the product shows once the block is written, where its first draft begins one."""
     text = body.file.text[: body.start] + body.file.text[body.end :]
-    uri, place = body.file.name, (text, body.start, body.file.language, None)
+    uri = body.file.name
+    place = (text, body.start, body.file.language, None)
     completer.update_documents({uri: DocumentChange(_document(body.file, text), False)}, uri)
     result = completer.write_block(*place, completer.complete(*place, name=uri), name=uri)
     shown = _lines(result.completions[0].text) if result.completions else []

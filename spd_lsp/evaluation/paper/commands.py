@@ -78,7 +78,8 @@ def linearity(repos: Sequence[Path], model: str, drafts: int, steps: int, prefix
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
-    folder, seed = locate(model, tell), chosen["seed"]
+    folder = locate(model, tell)
+    seed = chosen["seed"]
     splits = split_repositories(
         repos, ModelTokenizer(folder), examples=chosen["examples"], before=prefix, after=steps, seed=seed
     )

@@ -99,7 +99,8 @@ class Beams:
         """Keep the best k of all K x V continuations."""
         scores = self.scores[:, None] + (logits / self.temperature).log_softmax(-1)  # [K, V]
         self.scores, places = scores.flatten().topk(len(self.ids))
-        parents, self.ids = places // logits.shape[1], places % logits.shape[1]
+        parents = places // logits.shape[1]
+        self.ids = places % logits.shape[1]
         self.cache.reorder_cache(parents)  # type: ignore[arg-type]
 
 

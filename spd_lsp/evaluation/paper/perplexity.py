@@ -35,7 +35,8 @@ class DraftScores:
 
 def measure(writer: DraftWriter, passage: Passage, *, k: int, prefix: int, tokens: int) -> dict[str, DraftScores]:
     """Write k drafts by each method, and judge them all in one pass, the real text among them."""
-    ids, truth = passage.prefix(prefix), passage.continuation(tokens)
+    ids = passage.prefix(prefix)
+    truth = passage.continuation(tokens)
     drafts = {method.name: writer.write(method, passage, k=k, prefix=prefix, tokens=tokens) for method in METHODS}
     texts = {REAL_TEXT: [truth]} | {name: [list(d.ids) for d in written.best] for name, written in drafts.items()}
     judged = iter(nats(writer.model, ids, [text for of_method in texts.values() for text in of_method]))

@@ -128,7 +128,9 @@ class ArmRunner:
 
     def _inputs(self, arm: Arm, request: ArmRequest, mixture: Mixture | None, settings: Settings) -> OfferInputs:
         """What the product would know here."""
-        document, cursor, texts = request.document, request.cursor, request.texts
+        document = request.document
+        cursor = request.cursor
+        texts = request.texts
         occurrences = texts.occurrences(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
         names = partial(document.matching_names, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE

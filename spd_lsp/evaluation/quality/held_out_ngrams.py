@@ -139,7 +139,8 @@ class HeldOutNgrams:
 
     def surroundings(self, example: Example) -> Surroundings:
         """The texts that copies are made from at an example."""
-        text, lexemes = self.file.text, self.package.lexemes
+        text = self.file.text
+        lexemes = self.package.lexemes
         own = LexemeIndex([text[: example.line_start], text[example.line_end :]], lexemes.vocabulary)
         return Surroundings(lexemes, self.removed, own)
 

@@ -68,7 +68,8 @@ class LexemeIndex:
 
     def continuation(self, place: int, begun: str) -> str:
         """The rest of the line behind a lexeme, without what is `begun` of it; empty if it begins otherwise."""
-        text, end = self.texts[int(self.owners[place])], int(self.ends[place])
+        text = self.texts[int(self.owners[place])]
+        end = int(self.ends[place])
         line_end = text.find("\n", end)
         rest = text[end : line_end if line_end >= 0 else len(text)].rstrip()
         if not begun:

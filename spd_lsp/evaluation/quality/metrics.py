@@ -75,7 +75,10 @@ def type_line(
     character costs 1, accepting 1, each step down the list 1. What is shown on the way is what the server shows.
     Example: target `abcd`, completions `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
     """
-    written, keystrokes, requests, accepted = 0, 0, 0, 0
+    written = 0
+    keystrokes = 0
+    requests = 0
+    accepted = 0
     recent = RecentResults()
     while written < len(target):
         request = start.with_typed(target[:written])

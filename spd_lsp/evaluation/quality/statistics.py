@@ -81,7 +81,8 @@ class Results:
 
     def requests(self, records: Sequence[Record]) -> Mapping[str, float]:
         """How often each arm that lines were typed with was asked while a line was typed."""
-        typed, arms = self.typed(records), [arm for arm in self.arms if arm.types_lines]
+        typed = self.typed(records)
+        arms = [arm for arm in self.arms if arm.types_lines]
         return {
             a.label: sum(one["typed"][a.label]["requests"] for one in typed) / len(typed) for a in arms if typed
         }
@@ -106,7 +107,9 @@ class Results:
         if not records or not arms:
             return []
         pairs = np.array([[measure(record, arm.label) for arm in arms] for record in records])  # [N, A, 2]
-        parts, wholes, bootstrap = pairs[..., 0], pairs[..., 1], self._bootstrap(records)
+        parts = pairs[..., 0]
+        wholes = pairs[..., 1]
+        bootstrap = self._bootstrap(records)
         less: list[dict[str, Interval]] = [{} for _ in arms]
         for b, other in enumerate(arms):
             for name in {other.family, other.label}.intersection(self.against):

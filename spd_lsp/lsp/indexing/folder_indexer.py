@@ -148,14 +148,16 @@ class FolderIndexer:
 
     async def list_tables(self, uri: str) -> list[dict[str, Any]]:
         """The tables that can serve a folder, and whether they do."""
-        folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
+        folder = await asyncio.to_thread(local_folder, str(uri))
+        target = self._target
         if folder is None or target is None:
             return []
         return await asyncio.to_thread(_list_tables, target.registry, folder, target.fingerprint)
 
     async def use_tables(self, uri: str, *names: str) -> None:
         """Serve a folder from these tables only; without names, from those that fit."""
-        folder, target = await asyncio.to_thread(local_folder, str(uri)), self._target
+        folder = await asyncio.to_thread(local_folder, str(uri))
+        target = self._target
         if folder and target:
             try:
                 await asyncio.to_thread(_use_tables, target.registry, folder, names)
@@ -266,7 +268,8 @@ class FolderIndexer:
     async def _build(self, folder: Path, target: _Target, task: BuildTask) -> BuildEvent:
         """Run the build; how it ended. Nothing is shown before there is something to do."""
         async with AsyncExitStack() as stack:
-            display, event = None, None
+            display = None
+            event = None
             events = await stack.enter_async_context(aclosing(run_build(task)))
             async for event in events:
                 if event.kind == PROGRESS:

@@ -79,7 +79,8 @@ class HeaderReader:
 
     async def readexactly(self, n: int) -> bytes:
         """Read a message."""
-        self.size, self.has_length = 0, False
+        self.size = 0
+        self.has_length = False
         return await self.reader.readexactly(n)
 
 

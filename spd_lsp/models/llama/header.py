@@ -155,7 +155,9 @@ def _read(path: Path, file: BinaryIO) -> GgufHeader:
         raise _Damaged("it is empty")
     if cursor.take(len(_MAGIC)) != _MAGIC:
         raise _Damaged("it does not begin as one")
-    version, tensors, pairs = cursor.one("I"), cursor.one("Q"), cursor.one("Q")
+    version = cursor.one("I")
+    tensors = cursor.one("Q")
+    pairs = cursor.one("Q")
     if version not in _VERSIONS:
         raise _Damaged(f"it has version {version}, and versions 2 and 3 are read")
     if max(tensors, pairs) > _MAX_TENSORS:
@@ -236,7 +238,8 @@ class _Cursor:
             return self.one(_SCALARS[kind])
         if kind != _ARRAY:
             raise _Damaged(f"it has a value of the unknown kind {kind}")
-        kind, count = self.numbers("I", 1)[0], self.one("Q")
+        kind = self.numbers("I", 1)[0]
+        count = self.one("Q")
         if kind == _STRING:
             return self._texts(count)
         if kind not in _SCALARS:

@@ -122,7 +122,8 @@ def load_library() -> Any:
         if not hasattr(library, name):
             raise Unavailable(f"xllamacpp {version('xllamacpp')} has no {name}; install another version of it")
         function = getattr(library, name)
-        function.restype, function.argtypes = result_type, argument_types
+        function.restype = result_type
+        function.argtypes = argument_types
     library.llama_log_set(_log_callback, None)
     return library
 

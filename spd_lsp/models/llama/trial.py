@@ -60,7 +60,8 @@ def _embedding_scale(engine: LlamaEngine, name: str) -> float:
         _note(0.6 + 0.1 * number)
         if not kl_divergence(logits, expected[positions]) < _MAX_DIVERGENCE:
             raise UserError(f"{name} predicts something else when it reads {way}; choose another model")
-    ids, expected = ids[:_MIXED], expected[:_MIXED]
+    ids = ids[:_MIXED]
+    expected = expected[:_MIXED]
     for scale in (1.0, float(engine.context.model.width) ** 0.5):
         engine.embedding_scale = scale
         if kl_divergence(_mixed_logits(engine, ids), expected) < _MAX_DIVERGENCE:

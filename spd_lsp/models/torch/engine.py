@@ -183,6 +183,7 @@ def _add_last_position(together: DynamicCache, texts: Sequence[DynamicCache], ro
     """Give each text what the pass has added to its rows."""
     layers: list[Any] = together.layers
     for number, layer in enumerate(layers):
-        keys, values = layer.keys[:, :, -1:].split(rows), layer.values[:, :, -1:].split(rows)
+        keys = layer.keys[:, :, -1:].split(rows)
+        values = layer.values[:, :, -1:].split(rows)
         for text, new_keys, new_values in zip(texts, keys, values, strict=True):
             text.update(new_keys, new_values, number)

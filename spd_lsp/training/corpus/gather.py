@@ -59,7 +59,8 @@ def gather(
 
     `library` adds Python's standard library. Files like those in the folders `held_out` are left out.
     """
-    copies, sources = Copies(), []
+    copies = Copies()
+    sources = []
     for path in (path for folder in held_out for path in sorted(folder.rglob("*")) if path.is_file()):
         copies.skip_reason(normalise_text(path.read_bytes()))
     for language, requirements in read_listing(listing).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ngram_builders.errors import UserError
@@ -78,7 +78,7 @@ def serve_metrics(address: str, metrics: Metrics, is_well: Callable[[], bool]) -
         def log_message(self, *arguments: object) -> None:
             """Say nothing of requests."""
 
-    server = HTTPServer(place, Handler, bind_and_activate=False)
+    server = ThreadingHTTPServer(place, Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listen(*place)
     threading.Thread(target=server.serve_forever, daemon=True).start()

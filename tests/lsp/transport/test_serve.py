@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -182,7 +183,13 @@ async def test_metrics_and_health_are_served_beside_the_socket_without_a_word_of
         assert (counts["spd_lsp_sessions"], counts["spd_lsp_answers_total"]) == ("1", "1.0")
         assert float(counts["spd_lsp_forward_passes_total"]) > 0
         assert float(counts["spd_lsp_resident_bytes"]) > 10_000_000 or sys.platform != "linux"
-        assert get(health) == (200, '{"status": "ok"}\n')
+        port = int(health.rsplit(":", 1)[1].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port)) as dripping:
+            dripping.sendall(b"GET /hea")  # and no more: whoever watches is answered all the same
+            assert get(health) == (200, '{"status": "ok"}\n')
+            dripping.setblocking(False)
+            with pytest.raises(BlockingIOError):  # it still waits; the answer did not wait for its end
+                dripping.recv(1)
         assert get(health, Origin="https://example.org")[0] == get(health, Host="example.org")[0] == 403
         assert get(health.replace("/health", "/other"))[0] == 404
 

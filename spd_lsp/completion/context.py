@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
+from spd_lsp.completion.surroundings import Surroundings
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
 from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
-from spd_lsp.completion.syntax.parsing import request_begins_body, request_literal, request_outline
+from spd_lsp.completion.syntax.parsing import request_begins_body, request_outline
 
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
 
-MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
+_MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
 MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
 _ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
@@ -52,6 +53,7 @@ class Context:
     after: str
     shape: CompletionShape
     indent: str  # of the cursor's line, or of the block: a line indented less ends it
+    around: Surroundings  # what is open at the cursor, and what follows it
     omitted: int = 0  # lines of the document that did not fit
     settled: int = 0  # characters of `before` that stay while someone types: those above the anchor
     silence: str = ""  # why nothing is offered here unless a person asks for it
@@ -70,7 +72,8 @@ class Context:
     @property
     def rest(self) -> str:
         """The cursor's line behind the cursor, without white space around it."""
-        return rest_of_line(self.after)
+        end = min(_MAX_LINE_REACH, self.after.find("\n") % (len(self.after) + 1))
+        return self.after[:end].strip()
 
     @property
     def read_after(self) -> str:
@@ -107,11 +110,6 @@ class SplitDocument:
         return cls(
             split_lines(source[:start]), source[start:cursor], source[cursor:end], split_lines(source[end:])
         )
-
-
-def rest_of_line(after: str) -> str:
-    """Return the first line of a text, without white space around it."""
-    return after[: min(MAX_LINE_REACH, after.find("\n") % (len(after) + 1))].strip()
 
 
 def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
@@ -151,14 +149,13 @@ def build_context(
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
     page = SplitDocument.open(source, cursor)
-    literal = None
+    around = Surroundings.at(source, cursor, language)
     if not explicit:
         silence = _reason_for_silence(known, page)
-        if not silence and known is not None and len(source) <= MAX_PARSED_LENGTH:
-            literal = request_literal(known, source, cursor)
-        if silence or literal == "comment":
-            return Context("", "", "line", _indentation(page.left), silence=silence or _IN_COMMENT)
-    needs_name = literal == "" and _ends_in_dot(source, cursor, page)
+        if silence or around.literal == "comment":
+            return Context("", "", "line", _indentation(page.left), around, silence=silence or _IN_COMMENT)
+    is_dot = not explicit and not page.right.strip() and _DOT.search(page.left[-_MAX_LINE_REACH:]) is not None
+    needs_name = is_dot and not around.literal
     shape, indent = _expected_shape(known, source, cursor, page)
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
@@ -171,7 +168,7 @@ def build_context(
         before, after, omitted = _choose_text(language_of_text, page, budget, cost)
     recent = page.above[_anchor_row(page.above, min(_stride(budget), _MAX_RECENT)) :]
     settled = max(0, len(before) - len(page.left) - sum(map(len, recent)))
-    return Context(before, after, shape, indent, omitted, settled, needs_name=needs_name)
+    return Context(before, after, shape, indent, around, omitted, settled, needs_name=needs_name)
 
 
 def _line_counter(budget: int, count_tokens: Callable[[str], int]) -> TokenCounter:
@@ -343,14 +340,6 @@ def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
     if language is not None and language.new_name and language.new_name.search(left):
         return "a new name is being written"
     return ""
-
-
-def _ends_in_dot(source: str, cursor: int, page: SplitDocument) -> bool:
-    """Whether the line ends behind the dot of an expression, and in no string that is still open."""
-    left = page.left[-MAX_LINE_REACH:]
-    is_open = any(left.count(quote) % 2 for quote in "\"'`")
-    is_open |= any(source.count(quote, 0, cursor) % 2 for quote in ('"""', "'''"))
-    return not page.right.strip() and not is_open and _DOT.search(left) is not None
 
 
 def _expected_shape(

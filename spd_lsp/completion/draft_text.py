@@ -13,7 +13,6 @@ from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.completion.context import Context
-from spd_lsp.completion.overlap import find_repeat, remove_overlap
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.ngrams.mixture import Mixture
@@ -22,7 +21,7 @@ MAX_BLOCK_TOKENS = 128
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to
 _CLOSERS = ("}", ")", "]", "end", "fi", "done", "esac")
 _INDENTED_LINE = re.compile(rb"\n([ \t]*)(?=\S)")
-_ENDS_LINE = re.compile(rb"[\r\n)\]}]")  # no token without one of these ends a completion of one line
+_ENDS_LINE = re.compile(rb"[\r\n)\]}>/\"'`d-fil]")  # no token without one of these ends a completion of one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +171,21 @@ def _decoded(written: bytes) -> str:
 
 def visible_text(text: str, context: Context) -> str:
     """Return what a user would see of a draft."""
-    text = trim_draft(text, context)
-    return remove_overlap(text, context.after, context.left) if context.rest else text
+    return context.around.without_overlap(trim_draft(text, context))
 
 
 def trim_draft(text: str, context: Context) -> str:
     """Return the part of a draft that belongs to the completion, without trailing white space.
 
-    A block that was cut off by the length limit loses its unfinished last line.
+    A block that was cut off by the length limit loses its last line, and lines that leave a bracket open.
     """
     end = find_end(text, context)
     if end is None and context.shape == "block" and "\n" in text.strip():
         end = text.rindex("\n")
-    return text[:end].rstrip()
+    text = text[:end].rstrip()
+    while "\n" in text.strip() and context.around.is_left_open(text):
+        text = text[: text.rindex("\n")].rstrip()
+    return text
 
 
 def find_end(text: str, context: Context) -> int | None:
@@ -193,8 +194,7 @@ def find_end(text: str, context: Context) -> int | None:
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
     end = _end_by_shape(text, context)
-    rest = context.rest
-    again = find_repeat(text[:end], context.left, rest) if rest else None
+    again = context.around.end_of(text[:end])
     return end if again is None else again
 
 

@@ -15,7 +15,6 @@ from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, text_around
 from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
-from spd_lsp.completion.overlap import splits_word
 from spd_lsp.completion.ranking import (
     Completion,
     Weights,
@@ -26,6 +25,7 @@ from spd_lsp.completion.ranking import (
     rank_candidates,
     word_begun,
 )
+from spd_lsp.completion.surroundings import splits_word
 from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult
@@ -195,13 +195,14 @@ def can_be_offered(text: str, context: Context) -> bool:
         return False
     if context.rest and splits_word(text, context.after):
         return False
-    return not _repeats(context.neighbours, context, text)
+    return not _repeats(context.neighbours, context, text) and context.around.can_stand(text)
 
 
 def _repeats(lines: Collection[str], context: Context, text: str) -> bool:
-    """Whether a text makes the cursor's line the same as one of these; a line of mere signs may be repeated."""
+    """Whether a text makes the cursor's line the same as one of these; mere signs and closers may be repeated."""
     line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    return line in lines and re.search(r"\w", line) is not None
+    closers = context.around.read(text).closers
+    return line in lines and re.search(r"\w", line) is not None and not any(one.at == 0 for one in closers[:1])
 
 
 def _is_endless(text: str) -> bool:

@@ -15,6 +15,7 @@ from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
+from tests.completion.places import context_at
 from tests.conftest import STARTER
 
 SOURCES = (
@@ -24,11 +25,11 @@ SOURCES = (
 )
 
 
-LINE = Context("", "", "line", "    ")
+LINE = context_at("line", "    ")
 
 
 def block(indent: str) -> Context:
-    return Context("", "", "block", indent)
+    return context_at("block", indent, left="f() {")
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.context import Context
 from spd_lsp.completion.offer import can_be_offered, keep_parseable, usable_completions
 from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions
 from spd_lsp.ngrams.open_documents import OpenDocument
-
-
-def context_at(shape, indent, after, left=""):
-    return Context(left, after, shape, indent)
-
+from tests.completion.places import context_at
 
 LINE = context_at("line", "    ", "")
 
@@ -53,12 +48,12 @@ def test_a_draft_that_repeats_a_little_is_shown(text):
 )
 def test_a_draft_that_repeats_the_line_above_or_below_is_not_shown(before, after, kept):
     drafts = [("os\n", -0.1), ("sys\n", -0.2)]
-    place = Context(before, after, "line", "")
+    place = context_at(after=after, left=before)
     assert [completion.text for completion in usable_completions(drafts, place)] == kept
 
 
 def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown():
-    place = Context("x = na", "me\n", "line", "")
+    place = context_at(after="me\n", left="x = na")
     drafts = [("mespace\n", -0.1), ("me\n", -0.2), ("n(a) + \n", -0.3)]
     assert [completion.text for completion in usable_completions(drafts, place)] == ["n(a) +"]
 
@@ -78,18 +73,18 @@ def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown()
     ],
 )
 def test_a_draft_with_a_word_said_again_and_again_is_not_shown(left: str, text: str, kept: bool):
-    place = Context(left, "\n", "line", "")
+    place = context_at(after="\n", left=left)
     assert [completion.text for completion in usable_completions([(text, -0.1)], place)] == [text] * kept
 
 
 def test_a_line_of_signs_may_be_repeated():
-    place = Context("f([\n  ],\n  ", "\n", "line", "  ")
+    place = context_at("line", "  ", "\n", "f([\n  ],\n  [\n  ")
     assert [completion.text for completion in usable_completions([("],\n", -0.1)], place)] == ["],"]
 
 
 @pytest.mark.parametrize("language", ["python", None, "sql"])
 def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
-    drafts = usable_completions([("a b)", -0.1), ("a, b)", -0.2)], LINE)
+    drafts = usable_completions([("a b)", -0.1), ("a, b)", -0.2)], context_at(left="y = f("))
     source = "x = 1\ny = f(\nz = 3\n"
     document, cursor = OpenDocument("", None, language, source), source.index("f(") + 2
     kept = keep_parseable(drafts, document, cursor, 2)

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.context import Context
 from spd_lsp.completion.offer import usable_completions
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, as_json, printable
+from tests.completion.places import context_at
 
 ORDERS = ["\x1b", "\x9b", "\x9d", "\x00", "\x07", "\x08", "\x7f", "\x85"]
 DIRECTIONS = [chr(c) for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)]
 UNSEEN = ["\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u2028", "\u2029", "\u3164", "\U000e0041"]
 HALVES = ["\ud800", "\udbff", "\udc00", "\udc9b", "\udce9", "\udfff"]
-LINE = Context("", "", "line", "")
+LINE = context_at()
 
 
 @pytest.mark.parametrize("character", [*ORDERS, *DIRECTIONS, *UNSEEN, *HALVES], ids=lambda c: f"U+{ord(c):04X}")

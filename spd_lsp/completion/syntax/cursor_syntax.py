@@ -1,4 +1,4 @@
-"""What the syntax says of the cursor: does a body begin there, does a comment go on, which drafts can follow.
+"""What the syntax says of the cursor: does a body begin there, and which drafts can follow.
 
 In: a document, the cursor and drafts. Knows neither tokens nor models. Runs in the parser process.
 """
@@ -10,7 +10,6 @@ import string
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from tree_sitter import Node, Parser, Tree
 
@@ -19,8 +18,6 @@ from spd_lsp.completion.syntax.outline import is_documentation
 
 _PLACE = re.compile(r"row:(\d+), col:(\d+)")
 _WORD_BYTES = f"{string.ascii_letters}{string.digits}_".encode()
-_STRING = re.compile(r"string|char_literal|rune_literal|heredoc_body")  # node types of any language
-_CLOSED_COMMENT = (b"*/", b"-->", b"]]", b"=end")
 _STRING_ENDS = (b"", b'"', b"'", b"`", b'"""', b"'''")
 _MAX_MESSAGES = 50_000  # of a parser about one draft; some 50 ms
 _CHUNK_BYTES = 4_096
@@ -129,22 +126,6 @@ def _common_prefix(first: bytes, second: bytes) -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
     return low
-
-
-def literal_at(language: Language, source: str, cursor: int) -> Literal["comment", "string", ""]:
-    """What the cursor stands in that is no code."""
-    split = SplitSource(language, source, cursor)
-    at = len(split.above) + len(split.left)
-    root = split.parse(split.left + split.right).root_node
-    node = root.descendant_for_byte_range(max(at - 1, 0), at)
-    while node is not None and node.type not in language.comments:
-        if _STRING.search(node.type) and node.start_byte < at < node.end_byte:
-            return "string"
-        node = node.parent
-    if node is None or node.start_byte >= at:
-        return ""
-    is_open = node.end_byte > at or not (node.text or b"").endswith(_CLOSED_COMMENT)
-    return "comment" if is_open else ""
 
 
 def could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from spd_lsp.completion.syntax.cursor_syntax import begins_body, could_follow, literal_at
+from spd_lsp.completion.syntax.cursor_syntax import begins_body, could_follow
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language, ParserBudgetExceeded
 from spd_lsp.completion.syntax.name_places import name_places
 from spd_lsp.completion.syntax.outline import build_outline
@@ -32,7 +32,6 @@ def _outline_parts(language: Language, lines: Sequence[str], gap: int) -> list[A
 _HANDLERS: dict[str, Callable[..., Any]] = {
     "outline": _outline_parts,
     "body": begins_body,
-    "literal": literal_at,
     "drafts": could_follow,
     "names": name_places,
 }

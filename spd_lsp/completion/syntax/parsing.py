@@ -214,12 +214,6 @@ def request_begins_body(language: Language, text: str, indent: str) -> bool | No
     return verdict
 
 
-def request_literal(language: Language, source: str, cursor: int) -> str | None:
-    """Return `cursor_syntax.literal_at` the cursor, or None if the parser fails."""
-    literal: str | None = _ask("literal", language, source, source, cursor, otherwise=None)
-    return literal
-
-
 def request_could_follow(
     language: Language, source: str, cursor: int, drafts: Sequence[str], most: int
 ) -> list[bool]:

@@ -19,7 +19,6 @@ from spd_lsp.completion.syntax.parsing import (
     ParserPool,
     request_begins_body,
     request_could_follow,
-    request_literal,
     request_outline,
 )
 from tests.lsp.lsp_client import at
@@ -130,8 +129,6 @@ def test_another_process_says_what_this_one_would(lines: list[str]) -> None:
         assert request_outline(python, lines[:gap], lines[gap:]) == build_outline(python, lines[:gap], lines[gap:])
     assert request_begins_body(python, "def f():\n", "    ") is True
     assert request_begins_body(python, "x = 1\n", "    ") is False
-    literals = {"# x": "comment", "'a b'": "string", "'a'": "", "abc": ""}
-    assert {text: request_literal(python, text, 3) for text in literals} == literals
     assert request_could_follow(python, "x = f(", 6, ["a b", "a, b", "c"], 1) == [False, True, False]
 
 
@@ -150,7 +147,7 @@ def test_what_a_process_has_read_does_not_stay_in_memory(monkeypatch: pytest.Mon
     parsers, sizes = ParserPool(), []
     for number in range(60):
         typed = f"{text}x{number} = f"
-        assert parsers.request("literal", "python", text, typed, len(typed)) == ""
+        assert parsers.request("drafts", "python", text, typed, len(typed), ["(x)"], 1) == [True]
         sizes.append(memory_of(parsers.idle[0].pid))
     assert max(sizes[30:]) < max(sizes[:30]) + 2**20
     parsers.close()

@@ -26,7 +26,7 @@ CompletionShape = Literal["line", "opening", "block"]  # opening: the first line
 TokenCounter = Callable[[str], int]
 
 _MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
-MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; a longer document is taken as plain lines
+_MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; of a longer document the nearest lines are kept
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
 _ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
@@ -164,7 +164,7 @@ def build_context(
         after = source[cursor:]
         omitted = 0
     else:
-        language_of_text = known if len(source) <= MAX_PARSED_LENGTH else None
+        language_of_text = known if len(source) <= _MAX_PARSED_LENGTH else None
         before, after, omitted = _choose_text(language_of_text, page, budget, cost)
     recent = page.above[_anchor_row(page.above, min(_stride(budget), _MAX_RECENT)) :]
     settled = max(0, len(before) - len(page.left) - sum(map(len, recent)))
@@ -372,7 +372,7 @@ def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
         indent = _indentation(header) + _indent_unit(text)
     if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = request_begins_body(language, text, indent) if len(text) <= MAX_PARSED_LENGTH else None
+    verdict = request_begins_body(language, text, indent)
     return indent if (opened if verdict is None else verdict) else ""
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from ngram_builders.sources.masking import secret_check
 from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, text_around
-from spd_lsp.completion.context import MAX_PARSED_LENGTH, Context
+from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.ranking import (
     Completion,
@@ -225,7 +225,7 @@ def keep_parseable(
 ) -> list[Completion]:
     """Return the first completions, `most` of them, after which the language's parser finds no new error."""
     known = LANGUAGES.get(document.language or "")
-    if known is None or not completions or len(document.text) > MAX_PARSED_LENGTH:
+    if known is None or not completions:
         return list(completions[:most])
     verdicts = request_could_follow(known, document.text, cursor, [one.text for one in completions], most)
     return [completion for completion, verdict in zip(completions, verdicts, strict=True) if verdict]

@@ -21,13 +21,18 @@ _WORD_BYTES = f"{string.ascii_letters}{string.digits}_".encode()
 _STRING_ENDS = (b"", b'"', b"'", b"`", b'"""', b"'''")
 _MAX_MESSAGES = 50_000  # of a parser about one draft; some 50 ms
 _CHUNK_BYTES = 4_096
+_PARSED_ABOVE, _PARSED_BELOW = 6_000, 1_500  # characters around the cursor that drafts are parsed with
+_GOES_ON = re.compile(
+    r"\s*(?:[^\w\s#@<\"'/*$]|(?:else|elif|elsif|except|finally|catch|end|case|default|when|and|or)\b)"
+)
+_MAX_LINES_ABOVE = 50_000  # that are searched for what the cursor's block stands in
 
 Point = tuple[int, int]  # row and column
 
 
 def begins_body(language: Language, text: str, indent: str) -> bool | None:
     """Whether a statement written next would be the first of a body; None where the syntax is too broken."""
-    text = text.rstrip(" \t") + "\n" + indent
+    text = nearest_lines(text, len(text))[0].rstrip(" \t") + "\n" + indent
     root = parse(language, text + language.filler + "\n").root_node
     end = len(text.encode("utf-8", "replace"))
     node = root.descendant_for_byte_range(end, end + 1)
@@ -128,12 +133,54 @@ def _common_prefix(first: bytes, second: bytes) -> int:
     return low
 
 
+def nearest_lines(source: str, cursor: int) -> tuple[str, int]:
+    """The lines around a cursor below the first lines of the blocks that they stand in, and the cursor there.
+
+    So drafts are parsed as fast in a long document as in a short one. The first line of all may begin a language.
+    """
+    first = max(0, cursor - _PARSED_ABOVE)
+    end = source.find("\n", cursor + _PARSED_BELOW) % (len(source) + 1)
+    if not first:
+        return source[:end], cursor
+    start = source.rfind("\n", 0, first) + 1
+    lines = source[start : source.rfind("\n", 0, cursor) + 1].splitlines(keepends=True)
+    indents = [_indent(line) for line in lines]
+    least = min((one for one in indents if one is not None), default=0)
+    while len(lines) > 1 and (indents[0] != least or _GOES_ON.match(lines[0])):
+        start += len(lines.pop(0))
+        del indents[0]
+    heads = _heads(source[:start].splitlines(keepends=True)[-_MAX_LINES_ABOVE:], indents[0] if indents else None)
+    opening = source[: source.find("\n") + 1] if source.startswith("<?") else ""
+    return opening + heads + source[start:end], cursor - start + len(opening) + len(heads)
+
+
+def _heads(above: Sequence[str], indent: int | None) -> str:
+    """The first lines of the blocks that a line indented so stands in, whole where they end with a bracket."""
+    heads: list[str] = []
+    is_open = False
+    for line in reversed(above):
+        white = _indent(line)
+        if white is None or indent is None or white > indent or (white == indent and not is_open):
+            if is_open:
+                heads.append(line)
+            continue
+        indent = white
+        is_open = line.lstrip().startswith((")", "]", "}", "{")) and not is_open
+        heads.append(line)
+    return "".join(reversed(heads))
+
+
+def _indent(line: str) -> int | None:
+    """Characters of white space before a line; None if there is nothing else."""
+    return len(line) - len(line.lstrip()) if line.strip() else None
+
+
 def could_follow(language: Language, source: str, cursor: int, drafts: Sequence[str], most: int) -> list[bool]:
     """Whether the parser can read each draft at the cursor; it can where what stands there is broken.
 
     Drafts behind the first `most` that it can read are not tried, and count as others.
     """
-    split = SplitSource(language, source, cursor)
+    split = SplitSource(language, *nearest_lines(source, cursor))
     verdicts: list[bool] = []
     for draft in drafts:
         verdicts.append(sum(verdicts) < most and _can_be_read(split, draft.encode("utf-8", "replace")))

@@ -9,8 +9,8 @@ import pytest
 
 import spd_lsp
 from spd_lsp.completion.syntax import cursor_syntax
-from spd_lsp.completion.syntax.cursor_syntax import could_follow
-from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.cursor_syntax import could_follow, nearest_lines
+from spd_lsp.completion.syntax.languages import LANGUAGES, parse
 
 PYTHON = "import os\n\n\ndef names(path):\n    if path:\n        ¦\n    return path\n\n\ndef last():\n    pass\n"
 
@@ -96,6 +96,36 @@ def test_every_language_s_parser_is_asked(language, marked, right, wrong):
 def test_below_an_unfinished_line_drafts_are_still_code():
     assert can_follow("x = f(1\ny = ¦\nz = 3\n", "g(2)")
     assert can_follow("x = ) 1\n¦\nz = 3\n", "y = 2")
+
+
+LONG = {
+    "python": (
+        "class A:\n",
+        "    def f{}(\n        self,\n    ):\n        return g(1)\n\n",
+        "    def f(self):\n        return g¦\n",
+    ),
+    "typescript": ("class A {\n", "  f{}() {{\n    return g(1);\n  }}\n\n", "  f() {\n    return g¦\n  }\n}\n"),
+    "csharp": (
+        "class A\n{\n",
+        "  int F{}()\n  {{\n    return G(1);\n  }}\n\n",
+        "  int F()\n  {\n    return g¦\n  }\n}\n",
+    ),
+    "php": (
+        "<?php\nclass A\n{\n",
+        "  function f{}()\n  {{\n    return g(1);\n  }}\n",
+        "  function f()\n  {\n    return g¦\n  }\n}\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", LONG)
+def test_drafts_are_parsed_in_documents_of_any_length_with_the_lines_nearby(language):
+    head, method, end = LONG[language]
+    marked = head + "".join(map(method.format, range(8_000))) + end
+    assert can_follow(marked, "(2)", language) and not can_follow(marked, "(2 3)", language)
+    near, cursor = nearest_lines(marked.replace("¦", ""), marked.index("¦"))
+    assert near[:cursor].endswith("return g") and len(near) < 10_000 < len(marked)
+    assert not parse(LANGUAGES[language], near[:cursor] + "(2)" + near[cursor:]).root_node.has_error
 
 
 def test_no_line_of_a_real_file_is_dropped_wherever_the_cursor_stood():

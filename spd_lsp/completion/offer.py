@@ -25,7 +25,7 @@ from spd_lsp.completion.ranking import (
     rank_candidates,
     word_begun,
 )
-from spd_lsp.completion.surroundings import splits_word
+from spd_lsp.completion.surroundings import Surroundings, splits_word
 from spd_lsp.completion.syntax.languages import LANGUAGES
 from spd_lsp.completion.syntax.parsing import request_could_follow
 from spd_lsp.decoding.superposed import DecodingResult
@@ -34,6 +34,7 @@ from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
 
+_IMPORT = re.compile(r"(?:from|import|use|using|#\s*include|require(?:_relative|_once)?)\b")
 SECRET_REASON = "every draft held what looks like a secret"
 
 
@@ -190,12 +191,37 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 
 
 def can_be_offered(text: str, context: Context) -> bool:
-    """Whether a text that is trimmed says something, and something new."""
+    """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
     if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
+        return False
+    if not text.strip("\"'`") and context.around.is_left_open(text):
         return False
     if context.rest and splits_word(text, context.after):
         return False
-    return not _repeats(context.neighbours, context, text) and context.around.can_stand(text)
+    line = (context.left + text.partition("\n")[0] + context.rest).strip()
+    if _IMPORT.match(line) and f"\n{line}\n" in f"\n{context.around.above}":
+        return False
+    if _repeats(context.neighbours, context, text) or not context.around.can_stand(text):
+        return False
+    return not (re.search(r"\bself\.", text) and _is_outside_methods(context.around))
+
+
+def _is_outside_methods(around: Surroundings) -> bool:
+    """Whether a cursor in Python stands in no function that has a parameter `self`."""
+    if around.language != "python" or around.literal:
+        return False
+    indent = around.indent
+    bound = False  # whether the lines read so far say `self` as a head's parameters do
+    for line in reversed(around.above.split("\n")):
+        white = len(line) - len(line.lstrip())
+        bound = bound or re.search(r"\bself\b", line) is not None
+        if line.strip(") \t:") and white < indent:
+            indent = white
+            if bound and re.match(r"\s*(?:async\s+)?def\b", line):
+                return False
+        if not indent:
+            break
+    return True
 
 
 def _repeats(lines: Collection[str], context: Context, text: str) -> bool:

@@ -141,7 +141,7 @@ def remaining(
 def _with_names(
     rest: CompletionResult, result: CompletionResult, request: CompletionRequest, typed: str
 ) -> CompletionResult:
-    """What is left of a result, and names that go on with what was typed; a draft that stood first stays so."""
+    """What is left of a result, and names that go on with what was typed; what stood first stays so."""
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
     word = re.split(r"\W", left)[-1]
@@ -152,10 +152,13 @@ def _with_names(
     }
     stood = next(one for one in result.completions if one.text.startswith(typed[:-1]))  # before the last key
     first = rest.completions[: rest.keeps_first and not stood.is_name]
+    if stood.is_name and stood.text.startswith(typed) and stood.text != typed:
+        first = [replace(stood, text=stood.text[len(typed) :])]
     names |= document.matching_names(request.cursor)
     offered = choose_completions(rest.completions, {}, names, left, result.limit + len(first))
-    others = [one for one in offered if one not in first]
-    return replace(rest, completions=[*first, *others][: result.limit])
+    others = [one for one in offered if one.text not in [shown.text for shown in first]]
+    keeps_first = rest.keeps_first or bool(first)
+    return replace(rest, completions=[*first, *others][: result.limit], keeps_first=keeps_first)
 
 
 def typed_since(earlier: CompletionRequest, later: CompletionRequest) -> str:

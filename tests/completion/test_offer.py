@@ -42,7 +42,7 @@ def test_a_draft_that_repeats_a_little_is_shown(text):
         ("import os\nimport ", "\nx = 1\n", ["sys"]),
         ("import os\n\n    \nimport ", "", ["sys"]),
         ("import ", "\n\nimport os\n", ["sys"]),
-        ("import os\nx = 1\nimport ", "\nx = 1\nimport os", ["os", "sys"]),
+        ("import os\nx = 1\nimport ", "\nx = 1\nimport os", ["sys"]),
         ("import os\nimport ", " # of all", ["os", "sys"]),
     ],
 )
@@ -75,6 +75,27 @@ def test_a_draft_that_would_run_into_the_word_right_of_the_cursor_is_not_shown()
 def test_a_draft_with_a_word_said_again_and_again_is_not_shown(left: str, text: str, kept: bool):
     place = context_at(after="\n", left=left)
     assert [completion.text for completion in usable_completions([(text, -0.1)], place)] == [text] * kept
+
+
+@pytest.mark.parametrize(
+    ("left", "text", "kept"),
+    [
+        ("def f():\n    ", '"""', False),  # quotes and nothing in them
+        ("x = ", "''", True),
+        ('def f():\n    """Adds.\n    ', '"""', True),  # what closes a literal
+        ("import os\nimport re\n", "import os", False),
+        ("import os\nimport re\n", "import os.path", True),
+        ("from a import b\nx = 1\nfrom a import ", "b", False),
+        ("def f(path):\n    return ", "self.path", False),
+        ("return ", "self.path", False),
+        ("class A:\n    def f(self, path):\n        if path:\n            return ", "self.path", True),
+        ("class A:\n    def f(\n        self,\n        path,\n    ):\n        return ", "self.path", True),
+        ("class A:\n    def f(self):\n        def g():\n            return ", "self.path", True),
+    ],
+)
+def test_what_nobody_writes_there_is_not_shown(left: str, text: str, kept: bool):
+    place = context_at(after="\n", left=left, language="python")
+    assert [one.text for one in usable_completions([(text, -0.1)], place)] == [text] * kept
 
 
 def test_a_line_of_signs_may_be_repeated():

@@ -25,7 +25,7 @@ from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
 from spd_lsp.commands.stats import stats
 from spd_lsp.commands.transfer import export_tables, import_file, pull_tables, push_tables
-from spd_lsp.commands.use import use
+from spd_lsp.commands.use import unuse, use
 from spd_lsp.commands.which import which
 from spd_lsp.commands.why import why
 from spd_lsp.evaluation.commands import evaluate
@@ -89,7 +89,7 @@ def main(ctx: click.Context, data_dir: str) -> None:
 
 for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate):
     main.add_command(command)
-for command in (use, compare, rebuild, which, why):
+for command in (use, unuse, compare, rebuild, which, why):
     ngrams.add_command(command)
 for command in (export_tables, import_file, push_tables, pull_tables):
     ngrams.add_command(command)

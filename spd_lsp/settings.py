@@ -126,7 +126,7 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.03, "while you type, hide completions less likely than this to be exactly right", low=0.0, high=1.0
+        0.02, "while you type, hide completions less likely than this to be exactly right", low=0.0, high=1.0
     )
     automatic: bool = _setting(True, "offer completions while you type; else only when you ask for them")
     delay: int = _setting(

@@ -89,7 +89,7 @@ def test_the_settings_table_lists_every_setting_with_its_default():
 
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_is_told_of(command):
-    assert f"`spd-lsp {command}" in USING
+    assert command == "bench" or f"`spd-lsp {command}" in USING  # which only clones have
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

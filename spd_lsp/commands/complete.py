@@ -166,20 +166,30 @@ def _as_table(answer: CompletionResult) -> str:
 
 
 def _as_object(answer: CompletionResult, model: str) -> str:
+    """What a program needs of it; `spd_lsp/README.md` describes each field."""
+    completions = [
+        {
+            "text": one.text,
+            "probability": one.shown_probability,
+            "kind": one.kind,
+            "ends": one.ends,
+            "place": one.place,
+            "files": one.match.files if one.match else 0,
+        }
+        for one in answer.completions
+    ]
     return as_json(
         {
-            "completions": [
-                {**dataclasses.asdict(one), "probability": one.shown_probability} for one in answer.completions
-            ],
+            "completions": completions,
+            "reason": answer.reason,
+            "withheld": answer.withheld,
+            "problems": list(answer.problems),
+            "model": model,
+            "ngrams": list(answer.ngrams),
+            "fill_format": answer.fill_format,
             "passes": answer.passes,
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt_tokens,
             "milliseconds": round(answer.seconds * 1000, 1),
-            "ngrams": list(answer.ngrams),
-            "fill_format": answer.fill_format,
-            "withheld": answer.withheld,
-            "model": model,
-            "reason": answer.reason,
-            "problems": list(answer.problems),
         }
     )

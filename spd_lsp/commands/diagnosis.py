@@ -6,7 +6,7 @@ import dataclasses
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,8 +29,9 @@ from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.fill_formats import read_config, untrained_format
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.extras import MODELS, install_command
-from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name, built_in_tables, locate
-from spd_lsp.settings import NO_MODEL, Settings, is_server
+from spd_lsp.models.checkpoint.hub import absolute_model_name, built_in_tables, locate
+from spd_lsp.models.llama.prepared import read_source
+from spd_lsp.settings import NO_MODEL, Settings
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -52,36 +53,36 @@ class Finding:
 def diagnose(settings: Settings, load: Callable[[Settings], Completer]) -> Iterator[Finding]:
     """Check everything that a completion needs, in the order in which it is needed."""
     yield Finding("spd-lsp", "ok", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
-    yield from check_packages(settings.model)
-    yield check_kernel()
-    yield _changed_settings(settings)
+    fault = ""
+    needed: tuple[str, ...] = ("xllamacpp",)
     try:
         folder = locate(settings.model)
+        needed = () if settings.model == NO_MODEL else MODELS if read_source(folder) is None else needed
         tokens = ModelTokenizer(folder, settings.fill_format)
     except UserError as error:
-        yield Finding("model", "error", str(error))
+        fault = str(error)
+    yield from check_packages(needed)
+    yield check_kernel()
+    yield _changed_settings(settings)
+    if fault:
+        yield Finding("model", "error", fault)
         return
     yield check_model(settings, load)
     yield _fill_format(tokens, folder)
     yield from check_tables(settings, tokens, folder)
 
 
-def check_packages(model: str) -> Iterator[Finding]:
-    """The versions of the packages that matter."""
+def check_packages(needed: Collection[str]) -> Iterator[Finding]:
+    """The versions of the packages that matter; of those that run models, some are needed by this one."""
     for name in _PACKAGES:
         try:
             yield Finding(name, "ok", version(name))
         except PackageNotFoundError:
             install = install_command("models") if name in MODELS else f"pip install {name}"
-            if name in _dispensable(model):
+            if name in (*MODELS, "xllamacpp") and name not in needed:
                 yield Finding(name, "ok", f"not installed; other models need it: {install}")
             else:
                 yield Finding(name, "error", f"not installed; run: {install}")
-
-
-def _dispensable(model: str) -> tuple[str, ...]:
-    """The packages that this model does without."""
-    return (*MODELS, "xllamacpp") if model == NO_MODEL else MODELS if model == STARTER or is_server(model) else ()
 
 
 def check_kernel() -> Finding:

@@ -41,7 +41,7 @@ def use(
 ) -> None:
     """Choose the tables that serve a folder or a language.
 
-    Without names, the choice is undone. A file is served by the tables chosen for the innermost folder around it,
+    `ngrams unuse` undoes the choice. A file is served by the tables chosen for the innermost folder around it,
     and by no others. Without such a choice it is served by the tables built from the folders around it, and by
     those chosen for its language. With --add, it is served by these as well.
 
@@ -54,8 +54,10 @@ def use(
         raise UserError("give --workspace or --language, not both; run the command once for each")
     if add + drop + replace > 1:
         raise UserError("--add, --drop and --replace cannot be combined; choose one")
-    if (add or drop) and not names:
-        raise UserError(f"name the tables to {'add' if add else 'drop'}")
+    if not names:
+        raise UserError(
+            "name the tables to use; `spd-lsp ngrams unuse` undoes a choice, `ngrams list` lists tables"
+        )
     registry = open_registry(settings)
     named = dict(_parse_weight(registry, name) for name in names)
     folder = (workspace or Path()).resolve()
@@ -69,7 +71,7 @@ def use(
         described = (addition_line if added and not only else workspace_line)(folder, only or added)
     if drop and (unknown := sorted(named.keys() - before)):
         raise UserError(f"{', '.join(unknown)} was not chosen: {described}")
-    lost = [] if add or drop or not named else sorted(before.keys() - named)
+    lost = [] if add or drop else sorted(before.keys() - named)
     if lost and not replace:
         remedy = "keep it with --add, or confirm with --replace"
         ask(f"{described}; this choice leaves out {', '.join(lost)}", "Go on?", remedy)
@@ -90,6 +92,31 @@ def use(
             click.echo(f"no longer by {', '.join(gone)}; to keep other tables beside a choice, add --add")
     for name in named if not drop else ():
         _warn_if_useless(registry.find(name), language)
+
+
+@click.command("unuse", epilog=help_example("unuse --language python"))
+@click.option(
+    "--workspace",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Undo the choice for the files in this folder (default: the current folder).",
+)
+@click.option("--language", metavar="L", help="Undo the choice for this language's files.")
+@click.pass_obj
+def unuse(settings: Settings, workspace: Path | None, language: str | None) -> None:
+    """Undo a choice of tables for a folder or a language.
+
+    The tables built from a folder serve its files again; no table is removed.
+    """
+    if workspace and language:
+        raise UserError("give --workspace or --language, not both; run the command once for each")
+    registry = open_registry(settings)
+    if language:
+        registry.assign_language(language, ())
+        click.echo(language_line(language, ()))
+    else:
+        folder = (workspace or Path()).resolve()
+        registry.assign_workspace(folder, ())
+        click.echo(workspace_line(folder, ()))
 
 
 def _serving(registry: Registry, folder: Path) -> list[str]:

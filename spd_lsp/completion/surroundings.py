@@ -154,7 +154,8 @@ class Surroundings:
         Example: `:` before `:` is cut to nothing; `info` before `or` stays.
         """
         rest = self.rest.strip()
-        if rest and text.strip().startswith(rest) and re.search(r"\w", rest):
+        again = text.strip().removeprefix(rest)
+        if re.search(r"\w", rest) and again != text.strip() and not splits_word(rest, again):
             return ""
         for n in range(min(len(text), len(rest), _MAX_REPEATED), 0, -1):
             kept = text[:-n]

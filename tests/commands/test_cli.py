@@ -16,7 +16,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.completion.loading import check_vocabulary
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER
+from tests.conftest import PACKAGE, STARTER
 
 PROGRAM = """\
 import os
@@ -152,6 +152,18 @@ def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
     assert answer["passes"] == answer["tokens"] <= 6
 
 
+def test_the_object_holds_what_is_documented_and_nothing_else(invoke, program):
+    answer = json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout)
+    page = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    table = page.partition("### complete --json")[2].partition("\n## ")[0]
+    fields = set(
+        re.findall(r"`(?:completions\[\])?\.?(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.M)))
+    )
+    completion = answer["completions"][0]
+    assert {*answer, *completion} - {"text"} == fields and "text" in completion
+    assert all(one["kind"] in ("model", "copies", "names") for one in answer["completions"])
+
+
 def test_standard_input_is_completed_as_the_text_of_the_file(invoke, program):
     arguments = ("complete", "--json", f"{program}:{END_OF_PROGRAM}")
     stored = json.loads(invoke(*arguments).stdout)
@@ -172,6 +184,14 @@ def test_with_a_floor_complete_is_as_silent_as_an_editor(invoke, program):
     assert said == "no draft: the cursor is inside a word\n"
     said = invoke("complete", f"{program}:4:7", "--min-probability", 0).stdout
     assert said == "no draft: a word goes on right of the cursor\n"
+
+
+@pytest.mark.slow
+def test_nothing_needs_a_folder_that_can_be_written_in_the_home(program):
+    nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"), "/proc/nowhere")
+    command = [sys.executable, "-m", "spd_lsp", "complete", f"{program}:{END_OF_PROGRAM}", "--json"]
+    done = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["completions"]
 
 
 def test_any_setting_can_be_changed_for_one_completion(invoke, program):

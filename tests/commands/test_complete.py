@@ -27,4 +27,3 @@ def test_lines_are_in_the_order_of_their_probability_and_beginnings_show_none(tm
     answer = json.loads(CliRunner().invoke(main, [*command, "--json"], catch_exceptions=False).stdout)
     printed = [one["probability"] for one in answer["completions"]]
     assert [round(100 * p, 1) for p in printed if p is not None] == shown
-    assert all(one["is_rated"] is (one["probability"] is not None) for one in answer["completions"])

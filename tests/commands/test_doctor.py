@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 
 import pytest
@@ -15,11 +16,13 @@ from click.testing import CliRunner
 from ngram_builders.registry.registry import Registry
 from ngram_builders.table import kernel
 from spd_lsp.cli import main
-from spd_lsp.commands.diagnosis import check_kernel, check_model, check_packages, check_tables
+from spd_lsp.commands.diagnosis import check_kernel, check_model, check_packages, check_tables, diagnose
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.extras import install_command
+from spd_lsp.extras import MODELS, install_command
 from spd_lsp.models.checkpoint.hub import STARTER, locate
 from spd_lsp.settings import Settings
+from tests.conftest import STARTER_FILE
 from tests.ngram_builders.small_tables import writer
 
 FOLDER = locate(STARTER)
@@ -51,7 +54,7 @@ def test_a_fresh_installation_has_no_problems(tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
+def test_torch_is_only_missed_by_models_that_need_it(monkeypatch, tmp_path):
     """As after a plain installation."""
 
     def version(name):
@@ -60,8 +63,10 @@ def test_torch_is_only_missed_by_models_that_need_it(monkeypatch):
         return "1.0"
 
     monkeypatch.setattr("spd_lsp.commands.diagnosis.version", version)
-    assert {finding.state for finding in check_packages(STARTER)} == {"ok"}
-    errors = [finding.text for finding in check_packages("owner/name") if finding.state == "error"]
+    settings = replace(Settings(), model=str(STARTER_FILE), data_dir=str(tmp_path))
+    findings = diagnose(settings, lambda settings: load_completer(settings, lambda text: None))
+    assert [finding for finding in findings if finding.state == "error"] == []
+    errors = [finding.text for finding in check_packages(MODELS) if finding.state == "error"]
     assert errors == [f"not installed; run: {install_command('models')}"] * 2
 
 

@@ -142,9 +142,9 @@ def test_use_chooses_tables_for_a_workspace_or_a_language(run, install, tmp_path
     assert output == "python files are also served by team (learnt weight)\n"
     lines = run("ngrams", "list").splitlines()
     assert lines[-2:] == [f"{tmp_path} is served by shop (0.5), team (learnt weight)", output.strip()]
-    assert "is served by the tables built from it" in run("ngrams", "use", "--workspace", tmp_path)
+    assert "is served by the tables built from it" in run("ngrams", "unuse", "--workspace", tmp_path)
     assert (
-        run("ngrams", "use", "--language", "python")
+        run("ngrams", "unuse", "--language", "python")
         == "python files are served by the tables built from their folders\n"
     )
     assert " by " not in run("ngrams", "list")

@@ -60,8 +60,17 @@ def test_an_inner_choice_is_not_joined_by_what_was_added_around_it(run, registry
     run("ngrams", "use", "team", "--add", "--workspace", shop)
     run("ngrams", "use", "old", "--workspace", shop / "inner")
     assert serving(registry, shop / "inner") == {"old": 0.05}
-    run("ngrams", "use", "--workspace", shop / "inner")
+    run("ngrams", "unuse", "--workspace", shop / "inner")
     assert serving(registry, shop / "inner") == {"shop": 0.7, "team": 0.05}
+
+
+def test_no_choice_is_undone_without_a_word(run, registry, shop):
+    run("ngrams", "use", "old", "--workspace", shop)
+    refused = run("ngrams", "use", "--workspace", shop, status=1)
+    assert "name the tables to use; `spd-lsp ngrams unuse` undoes a choice" in refused
+    assert serving(registry, shop) == {"old": 0.05}
+    assert run("ngrams", "unuse", "--workspace", shop).startswith(f"{shop} is served")
+    assert "old" not in serving(registry, shop)
 
 
 def test_a_choice_is_not_replaced_unless_asked_for(run, registry, shop):
@@ -90,8 +99,7 @@ def test_a_choice_says_which_own_tables_no_longer_serve(run, shop):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--add"], "name the tables to add"),
-        (["--drop"], "name the tables to drop"),
+        (["--drop"], "name the tables to use"),
         (["team", "--add", "--drop"], "--add, --drop and --replace cannot be combined"),
         (["team", "--drop"], "team was not chosen: .* is served by the tables built from it"),
     ],

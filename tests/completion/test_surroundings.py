@@ -107,7 +107,7 @@ def test_a_quote_that_stands_right_of_the_cursor_is_not_closed_again(
         ("python", "with ¦", "open(path, ' file:\n", False),
         ("python", "with ¦", 'open(path, "wb:\n', False),
         ("python", "with ¦", 'open(path, "wb") as file:\n', True),
-        ("python", "x = ¦", '"""\n', True),
+        ("python", "x = ¦", '"""Reads\n', True),
         ("python", "x = f(¦)", '"a', False),
         ("python", "x = f(¦)", "g(", False),
         ("python", "# ¦", "don't\n", True),

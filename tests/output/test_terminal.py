@@ -68,7 +68,7 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
         run("ngrams", "list", data=data),
         run("ngrams", "list", "--json", data=data),
         run("ngrams", "show", "0-pwned", data=data),
-        run("ngrams", "use", "--workspace", repo, data=data),
+        run("ngrams", "unuse", "--workspace", repo, data=data),
         run("complete", f"{repo}/none.py:1:1", data=data),
         run("doctor", "--model", f"./{TITLE}", data=data),
     ]
@@ -121,7 +121,7 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
 
 
 def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path), "ngrams", "use", "--workspace", "."]
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path), "ngrams", "unuse", "--workspace", "."]
     folder = tmp_path / f"é{TITLE}"
     folder.mkdir()
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

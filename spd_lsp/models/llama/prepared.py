@@ -6,6 +6,7 @@ the file's digest: another file under the same name is tried again. The newest f
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -111,7 +113,20 @@ def write_source(folder: Path, source: GgufSource) -> None:
 
 
 def _cache_folder() -> Path:
-    return platformdirs.user_cache_path("spd-lsp", appauthor=False) / "gguf"
+    return _writable(platformdirs.user_cache_path("spd-lsp", appauthor=False) / "gguf")
+
+
+@lru_cache
+def _writable(folder: Path) -> Path:
+    """A folder, or one of this process alone where that cannot be written, as in a home that is read-only."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        made = tempfile.mkdtemp(prefix="spd-lsp-")
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return Path(made)
 
 
 def _try_file(header: GgufHeader, folder: Path, name: str, report: Callable[[str], None]) -> None:
@@ -121,7 +136,6 @@ def _try_file(header: GgufHeader, folder: Path, name: str, report: Callable[[str
         report(f"checking {name}, once: {share:.0%}")
 
     note(0)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         made = Path(scratch) / folder.name
         made.mkdir()

@@ -2,6 +2,7 @@
 "use strict";
 
 const vscode = require("vscode");
+const { Ghost } = require("./ghost.js");
 const { Commands } = require("./menu.js");
 const { OwnEnvironment } = require("./environment.js");
 const { Models } = require("./models.js");
@@ -27,6 +28,9 @@ async function activate(context) {
   const fail = (error) => (isUpdate(error) ? install() : offerHelp(error, install));
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
   const status = new StatusItem(session);
+  const ghost = new Ghost();
+  session.onGhostText = (...shown) => ghost.show(...shown);
+  session.onRequest = (selected) => selected && ghost.clear();
 
   async function install({ all = needsAll() } = {}) {
     try {
@@ -58,17 +62,18 @@ async function activate(context) {
   }
 
   const nextEdits = new NextEdits(session);
-  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll));
+  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll), ghost);
   const handlers = { ...commands.handlers, ...nextEdits.handlers };
   context.subscriptions.push(
     log,
     status,
+    ghost,
     nextEdits,
     ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
     vscode.workspace.onDidChangeConfiguration(applyConfiguration),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
     vscode.window.onDidChangeActiveTextEditor((editor) => (status.refresh(), session.sendCursor(editor))),
-    vscode.window.onDidChangeTextEditorSelection((event) => (status.choose([]), session.sendCursor(event.textEditor))),
+    vscode.window.onDidChangeTextEditorSelection((event) => session.sendCursor(event.textEditor)),
   );
   environment.removeOthers();
   await session.restart();

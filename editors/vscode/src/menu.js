@@ -11,9 +11,9 @@ const LIST_TABLES = "spd-lsp.listTables";
 const USE_TABLES = "spd-lsp.useTables";
 
 class Commands {
-  /** install: installs the server into the extension's environment. models: for choosing one. */
-  constructor(session, status, log, install, models) {
-    Object.assign(this, { session, status, log, install, models });
+  /** install: installs the server into the extension's environment. models: for choosing one. ghost: of the editor. */
+  constructor(session, status, log, install, models, ghost) {
+    Object.assign(this, { session, status, log, install, models, ghost });
   }
 
   /** The command ids of the manifest, and what they do. */
@@ -26,6 +26,7 @@ class Commands {
       drafts: () => this.chooseDraft(),
       next: () => this.showOther(1),
       previous: () => this.showOther(-1),
+      hide: () => this.ghost.hide(),
       words: () => vscode.workspace.getConfiguration("editor").update("wordBasedSuggestions", "off", vscode.ConfigurationTarget.Global),
       language: () => this.switchLanguage(),
       index: () => this.onFolder(INDEX_FOLDER),
@@ -41,6 +42,7 @@ class Commands {
   }
 
   async openMenu() {
+    this.ghost.clear(); // the menu takes the focus, and VS Code hides the ghost text
     await this.status.ask();
     const chosen = await vscode.window.showQuickPick(this.menuItems(), { title: "spd-lsp" });
     await chosen?.run();
@@ -92,26 +94,31 @@ class Commands {
     return settings.update("automatic", !settings.get("automatic", true), vscode.ConfigurationTarget.Global);
   }
 
-  /** List all drafts at the cursor; the chosen one is inserted. */
+  /** List all drafts at the cursor, numbered as in ghost text; the chosen one is inserted. */
   async chooseDraft() {
     const editor = vscode.window.activeTextEditor;
-    const drafts = editor && (await this.answer(() => this.session.drafts(editor)));
-    if (!drafts?.length) {
-      return drafts && this.explain();
+    const shown = this.ghost.left();
+    const found = editor && (await this.answer(() => this.session.drafts(editor)));
+    if (!found?.length) {
+      return found && this.explain();
     }
     const { active } = editor.selection;
-    const items = drafts.map(({ text, label, details }) => {
-      const [first, ...others] = label.trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
-      return { label: first, description: details, detail: others.join(" \u23ce ") || undefined, text };
+    const same = (drafts, { text }) => drafts.find((one) => one.text === text);
+    const drafts = [...shown.map((one) => same(found, one) ?? one), ...found.filter((one) => !same(shown, one))];
+    const [word] = /[\p{L}\p{N}_]*$/u.exec(editor.document.lineAt(active).text.slice(0, active.character));
+    this.ghost.clear(); // the list takes the focus, and VS Code hides the ghost text
+    const items = drafts.map(({ text, details }, index) => {
+      const [first, ...others] = (word + text).trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
+      return { label: `${index + 1}. ${first}`, description: details, detail: others.join(" \u23ce ") || undefined, text };
     });
     const chosen = await vscode.window.showQuickPick(items, { title: "spd-lsp: all drafts" });
     return chosen && editor.edit((edit) => edit.insert(active, chosen.text));
   }
 
-  /** Show another draft as ghost text; the status bar says which. */
+  /** Show another draft as ghost text. */
   async showOther(step) {
     await vscode.commands.executeCommand(`editor.action.inlineSuggest.show${step > 0 ? "Next" : "Previous"}`);
-    this.status.move(step);
+    this.ghost.move(step);
   }
 
   /** Turn completions off, or on again, for the language of the file that is being edited. */

@@ -33,7 +33,8 @@ class Session {
     this.lastFailure = "";
     this.isGhostTextShown = false; // or was, before someone dismissed it
     this.isAskingAgain = false;
-    this.onGhostText = () => {}; // called with the details of the drafts that may be shown
+    this.onRequest = () => {}; // for ghost text; called with the menu's selected item if it is open
+    this.onGhostText = () => {}; // called with document, position, and the drafts that may be shown there while no menu is open
   }
 
   get isRunning() {
@@ -108,12 +109,15 @@ class Session {
       middleware: {
         workspace: { configuration: (...request) => this.settings.configuration(...request) },
         provideInlineCompletionItems: async (document, position, context, token, next) => {
+          const selected = context.selectedCompletionInfo;
+          this.onRequest(selected);
           const triggerKind = this.isAskingAgain ? vscode.InlineCompletionTriggerKind.Automatic : context.triggerKind;
           const found = await next(document, position, { ...context, triggerKind }, token);
           if (!token.isCancellationRequested) {
-            const details = (found?.items ?? found ?? []).map(({ command }) => command?.title ?? "");
-            this.isGhostTextShown = details.length > 0;
-            this.onGhostText(details);
+            const items = found?.items ?? found ?? [];
+            this.isGhostTextShown = items.length > 0;
+            const drafts = items.map(({ insertText, command }) => ({ text: insertText, details: command?.title }));
+            selected || this.onGhostText(document, position, drafts);
           }
           return found;
         },

@@ -11,6 +11,7 @@ const { NextEdits } = require("./next_edits.js");
 const { Session } = require("./session.js");
 const { SECTION, ServerSettings, openSettings, userSetting } = require("./settings.js");
 const { StatusItem } = require("./status_item.js");
+const { Words } = require("./words.js");
 
 const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settings that need another server
 
@@ -29,8 +30,13 @@ async function activate(context) {
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
   const status = new StatusItem(session);
   const ghost = new Ghost();
+  const languages = context.extension.packageJSON.activationEvents.map((event) => event.replace("onLanguage:", ""));
+  const words = new Words(session, context.globalState, languages);
   session.onGhostText = (...shown) => ghost.show(...shown);
-  session.onRequest = (selected) => selected && ghost.clear();
+  session.onRequest = (document, position, selected) => {
+    selected && ghost.clear();
+    words.note(document, position, selected);
+  };
 
   async function install({ all = needsAll() } = {}) {
     try {
@@ -62,7 +68,7 @@ async function activate(context) {
   }
 
   const nextEdits = new NextEdits(session);
-  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll), ghost);
+  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll), ghost, words);
   const handlers = { ...commands.handlers, ...nextEdits.handlers };
   context.subscriptions.push(
     log,

@@ -4,6 +4,7 @@
 const vscode = require("vscode");
 const { SECTION, openSettings } = require("./settings.js");
 const { summary, whyNothing } = require("./status.js");
+const { MEND } = require("./words.js");
 
 const INDEX_FOLDER = "spd-lsp.indexFolder"; // commands of the server
 const EXCLUDE_FOLDER = "spd-lsp.excludeFolder";
@@ -11,9 +12,9 @@ const LIST_TABLES = "spd-lsp.listTables";
 const USE_TABLES = "spd-lsp.useTables";
 
 class Commands {
-  /** install: installs the server into the extension's environment. models: for choosing one. ghost: of the editor. */
-  constructor(session, status, log, install, models, ghost) {
-    Object.assign(this, { session, status, log, install, models, ghost });
+  /** install: installs the server into the extension's environment. models: for choosing one. ghost, words: of the editor. */
+  constructor(session, status, log, install, models, ghost, words) {
+    Object.assign(this, { session, status, log, install, models, ghost, words });
   }
 
   /** The command ids of the manifest, and what they do. */
@@ -27,7 +28,7 @@ class Commands {
       next: () => this.showOther(1),
       previous: () => this.showOther(-1),
       hide: () => this.ghost.hide(),
-      words: () => vscode.workspace.getConfiguration("editor").update("wordBasedSuggestions", "off", vscode.ConfigurationTarget.Global),
+      words: () => this.words.turnOff(),
       language: () => this.switchLanguage(),
       index: () => this.onFolder(INDEX_FOLDER),
       exclude: () => this.onFolder(EXCLUDE_FOLDER),
@@ -50,7 +51,8 @@ class Commands {
 
   menuItems() {
     const { paused } = this.session.settings;
-    const language = vscode.window.activeTextEditor?.document.languageId;
+    const document = vscode.window.activeTextEditor?.document;
+    const language = document?.languageId;
     const folder = currentFolder();
     const isIndexed = this.status.known.record?.indexed === true;
     const { usage } = this.status.known.record ?? {};
@@ -71,6 +73,7 @@ class Commands {
       item("clock", this.status.known.record?.snoozing ? "End the snooze" : "Snooze for 5 minutes", "snooze"),
       ...(language ? [item("list-selection", "Show all drafts", "drafts")] : []),
       ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${nameOf(language)}`, "language")] : []),
+      ...(document && this.words.isListing(document) ? [item("eye", MEND, "words")] : []),
       ...(folder && !isIndexed ? [item("database", `Index ${folder.name}`, "index")] : []),
       ...(folder ? [item("list-filter", "Choose the n-gram tables", "tables")] : []),
       item("server-environment", "Choose the model", "model"),
@@ -157,6 +160,10 @@ class Commands {
   }
 
   async explain() {
+    const hidden = await this.words.hiding().catch(() => undefined); // the server may be stopping
+    if (hidden) {
+      return this.words.explain(hidden);
+    }
     await this.status.ask();
     vscode.window.showInformationMessage(`spd-lsp: ${whyNothing(this.status.known)}`);
   }

@@ -93,6 +93,13 @@ def leave(window: Window) -> None:
     window.page.locator(".tab", has_text="storage.py").click()
 
 
+def forget(window: Window) -> None:
+    """Go elsewhere, where VS Code hides ghost text and tells nobody, come back, and press Escape."""
+    window.press("Control+Shift+e")
+    window.until("the ghost text is gone", lambda: not window.ghost)
+    window.press("Control+1", "Escape")
+
+
 def other(window: Window) -> None:
     """Type what no draft says."""
     window.type("x")
@@ -114,8 +121,9 @@ def press(key: str) -> Callable[[Window], None]:
         (lambda window: window.press("Control+a", "Delete"), ""),
         (press("Control+z"), ""),
         (leave, "price"),
+        (forget, "price"),
     ],
-    ids=["Escape", "Tab", "left", "up", "other", "Enter", "delete", "undo", "leave"],
+    ids=["Escape", "Tab", "left", "up", "other", "Enter", "delete", "undo", "leave", "forget"],
 )
 def test_the_number_goes_with_the_ghost_text(window: Window, does: Callable[[Window], None], ends: str):
     show(window)

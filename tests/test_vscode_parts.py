@@ -17,13 +17,17 @@ exports.workspace = {
   workspaceFolders: [{ name: "httpx", uri: "file:///httpx" }],
   getConfiguration: () => ({ get: (name, usual) => usual }),
 };
-exports.window = {};
+exports.window = { activeTextEditor: { document: { languageId: "python" } } };
+exports.workspace.getWorkspaceFolder = () => undefined;
+exports.extensions = { all: [] };
 """
 MENU = """
 const { Commands } = require(sources + "/menu.js");
 const session = { isRunning: true, settings: {}, state: { kind: "running" } };
 const status = { known: { session: session.state, record: { kind: "normal", indexed: values[0] } } };
-const items = new Commands(session, status).menuItems();
+const { Words } = require(sources + "/words.js");
+const words = new Words(session, {}, ["python"]);
+const items = new Commands(session, status, undefined, undefined, undefined, undefined, words).menuItems();
 console.log(JSON.stringify(items.map(({ label }) => label.replace(/^\\S+ /, ""))));
 """
 
@@ -32,7 +36,7 @@ console.log(JSON.stringify(items.map(({ label }) => label.replace(/^\\S+ /, ""))
 def test_a_folder_is_to_be_indexed_unless_it_is(tmp_path: Path, indexed: bool | None, is_offered: bool):
     offered = run_node(tmp_path, MENU, indexed, modules={"vscode": MENU_VSCODE})
     assert ("Index httpx" in offered) is is_offered
-    assert {"Choose the n-gram tables", "Show the log"} <= set(offered)
+    assert {"Choose the n-gram tables", "Show drafts instead of words", "Show the log"} <= set(offered)
 
 
 STATUS_VSCODE = """

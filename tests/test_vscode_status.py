@@ -52,20 +52,6 @@ def test_the_status_bar_follows_the_record(record: dict[str, Any], icon: str, te
     assert (shown(record)["icon"], shown(record)["text"]) == (icon, text)
 
 
-def test_a_choice_of_drafts_is_shown_unless_something_else_is():
-    ready = Status("normal", READY).as_json(busy=False, settings=Settings(), model="starter", indexing=None)
-    details = ["48 % · copied from 2 files", "name in your code", "6 % · model"]
-    for record, drafts, shown, text in (
-        (ready, details[:1], 0, "spd"),
-        (ready, details, 0, "spd: 48 % · 1/3 Alt+]"),
-        (ready, details, 1, "spd: 2/3 Alt+]"),
-        (ready | {"indexed": False}, details, 0, "spd: not indexed"),
-    ):
-        known = {"session": {"kind": "running"}, "record": record, "drafts": drafts, "shown": shown}
-        with TemporaryDirectory() as folder:
-            assert run_node(Path(folder), ASK, known)["text"] == text
-
-
 def test_a_server_that_is_not_there_is_shown():
     assert shown(session="starting")["icon"] == "loading~spin"
     assert shown(session="failed")["lines"] == ["it is failed"]

@@ -70,23 +70,46 @@ def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_only(wind
         window.until("ghost text is shown", lambda: window.ghost)
 
 
-def test_all_drafts_are_listed_and_one_is_inserted(window: Window):
+def listed(window: Window) -> list[str]:
+    """Open the list of all drafts; return its rows."""
+    window.press("Control+k", ".")
+    window.page.locator(".quick-input-list .monaco-list-row").nth(1).wait_for()
+    return [row.replace("\n", " ") for row in window.texts(".quick-input-list .monaco-list-row")]
+
+
+def test_all_drafts_are_listed_with_their_number_and_one_is_inserted(window: Window):
     window.open_menu()
     window.press("Escape", "Enter")
     window.until("ghost text is shown", lambda: window.ghost)
-    window.page.screenshot(path=str(window.folder / "ghost.png"))
-    window.until("their number is shown", lambda: window.status == "spd: 48 % · 1/3 Alt+]")
-    for key, shown in (("]", "20 % · 2/3"), ("]", "6 % · 3/3"), ("]", "48 % · 1/3"), ("[", "6 % · 3/3")):
-        window.press(f"Alt+{key}")
-        window.until("which one is shown is said", lambda shown=shown: window.status == f"spd: {shown} Alt+]")
-    assert window.ghost == DRAFTS[2]["text"]
-    window.press("Control+k", ".")
-    rows = window.page.locator(".quick-input-list .monaco-list-row")
-    rows.nth(2).wait_for()
+    shown = listed(window)
     window.page.screenshot(path=str(window.folder / "drafts.png"))
-    shown = [row.replace("\n", " ") for row in window.texts(".quick-input-list .monaco-list-row")]
-    assert all(one["text"].strip() in row for one, row in zip(DRAFTS, shown, strict=True)), shown
+    rows = [f"{number}. {one['text'].strip()}" for number, one in enumerate(DRAFTS, 1)]
+    assert all(row.startswith(start) for row, start in zip(shown, rows, strict=True)), shown
     assert "48 % · copied" in shown[0] and "20 % · model" in shown[1]
     window.press("ArrowDown", "Enter")
     window.until("it is inserted", lambda: window.cursor == (1, len(DRAFTS[1]["text"])))
     assert window.saved() == f"price\n{DRAFTS[1]['text']}"
+
+
+def test_the_draft_that_one_types_along_with_is_the_first_in_the_list_as_it_is_the_first_ghost_text(
+    window: Window,
+):
+    """The server, asked anew, ranks another one first, and no longer has one that was there before."""
+    file = window.folder / "drafts.json"
+    later = [{"text": "ummed()", "probability": 0.6}, {"text": "orted()", "probability": 0.3}]
+    first = [{"text": f" = {name}()", "probability": 0.2} for name in ("sorted", "string", "load")]
+    drafts = [one | {"behind": "cost"} for one in first] + [one | {"behind": "cost = s"} for one in later]
+    file.write_text(json.dumps(drafts))
+    try:
+        window.press("Control+a", "Delete")
+        for char in "cost = s":
+            window.type(char)
+            window.wait(0.5)
+        window.until("both are known", lambda: window.number[0] == "(1/3)")
+        assert window.ghost == "orted()"
+        shown = listed(window)
+        window.page.screenshot(path=str(window.folder / "along.png"))
+        assert [row[: len("1. sorted()")] for row in shown] == ["1. sorted()", "2. summed()", "3. string()"]
+        window.press("Escape")
+    finally:
+        file.write_text(json.dumps(DRAFTS))

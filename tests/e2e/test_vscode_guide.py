@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,38 +74,6 @@ def test_the_buttons_of_the_walkthrough_do_what_they_say(window: Window):
     window.press("Escape")
     expand(window, "index").locator(".monaco-button", has_text="Index the folder").click()
     window.page.locator(".notification-toast", has_text="indexed work (1 file)").wait_for()
-
-
-def test_one_click_shows_drafts_where_words_hid_them(browser: Any, extensions: Path, tmp_path: Path):
-    words = "".join(
-        f"_con{word} = 1\n" for word in ["cat", "dition", "nection", "sole", "stant", "sumer", "tent", "text"]
-    )
-    drafts = [{"text": "fig import load", "probability": 0.4, "behind": "._con"}]
-    (tmp_path / "drafts.json").write_text(json.dumps(drafts))
-    command = [sys.executable, "-m", "tests.e2e.fixed_server", str(tmp_path / "drafts.json")]
-
-    def type_import() -> bool:
-        """Type it, once more; whether words are listed. VS Code begins to list them some time after its start."""
-        window.press("Escape", "Shift+Home", "Delete")
-        for char in "from ._con":
-            window.type(char)
-            window.wait(0.3)
-        window.wait(3)
-        return len(window.menu) == 8
-
-    with vscode(browser, extensions, tmp_path) as open_window:
-        window = open_window(words, {"spd-lsp.serverCommand": command})
-        window.until("the server answers", lambda: window.shows_icon(RUNNING_ICON))
-        window.until("words are listed", type_import)
-        assert not window.ghost
-        open_walkthrough(window)
-        expand(window, "words").locator(".monaco-button", has_text="Show drafts instead of words").click()
-        window.page.screenshot(path=str(tmp_path / "words.png"))
-        window.page.locator(".tab", has_text="storage.py").click()
-        assert not type_import()
-        window.until("the draft is shown", lambda: window.ghost == drafts[0]["text"])
-        window.accept("Tab")
-        assert window.saved() == f"{words}from ._config import load"
 
 
 def test_each_key_runs_its_command(window: Window):

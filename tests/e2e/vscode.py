@@ -86,6 +86,16 @@ new MutationObserver(() => {
 }).observe(document, { attributes: true, childList: true, subtree: true });
 """
 
+FIND_NUMBER = """
+(() => {
+  const added = (one) => getComputedStyle(one, "::after").content;
+  const found = [...document.querySelectorAll(".view-line [class*='ced-']")].find((one) => added(one) !== "none");
+  const ghosts = [...document.querySelectorAll(".ghost-text-decoration, .ghost-text-decoration-preview")];
+  const right = Math.max(...ghosts.map((one) => one.getBoundingClientRect().right));
+  return found && [added(found), Math.round(found.getBoundingClientRect().right - right)];
+})()
+"""
+
 
 @contextmanager
 def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
@@ -127,6 +137,13 @@ class Window:
     def ghost(self) -> str:
         """Return the ghost text."""
         return "".join(self.texts(".ghost-text-decoration, .ghost-text-decoration-preview"))
+
+    @property
+    def number(self) -> tuple[str, float]:
+        """Return what a decoration adds to a line, such as "(1/3)", and how far right of the ghost text."""
+        found: list[Any] = self.page.evaluate(FIND_NUMBER)
+        text, distance = found or ('""', 0)
+        return json.loads(text).strip().replace("\u00a0", " "), distance
 
     @property
     def ghost_below(self) -> str:

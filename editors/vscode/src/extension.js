@@ -2,6 +2,7 @@
 "use strict";
 
 const vscode = require("vscode");
+const { Ghost } = require("./ghost.js");
 const { Commands } = require("./menu.js");
 const { OwnEnvironment } = require("./environment.js");
 const { Models } = require("./models.js");
@@ -10,6 +11,7 @@ const { NextEdits } = require("./next_edits.js");
 const { Session } = require("./session.js");
 const { SECTION, ServerSettings, openSettings, userSetting } = require("./settings.js");
 const { StatusItem } = require("./status_item.js");
+const { Words } = require("./words.js");
 
 const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settings that need another server
 
@@ -27,6 +29,14 @@ async function activate(context) {
   const fail = (error) => (isUpdate(error) ? install() : offerHelp(error, install));
   session = new Session(new ServerSettings(context.extension.packageJSON), environment, log, fail);
   const status = new StatusItem(session);
+  const ghost = new Ghost();
+  const languages = context.extension.packageJSON.activationEvents.map((event) => event.replace("onLanguage:", ""));
+  const words = new Words(session, context.globalState, languages);
+  session.onGhostText = (...shown) => ghost.show(...shown);
+  session.onRequest = (document, position, selected) => {
+    selected && ghost.clear();
+    words.note(document, position, selected);
+  };
 
   async function install({ all = needsAll() } = {}) {
     try {
@@ -58,17 +68,18 @@ async function activate(context) {
   }
 
   const nextEdits = new NextEdits(session);
-  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll));
+  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll), ghost, words);
   const handlers = { ...commands.handlers, ...nextEdits.handlers };
   context.subscriptions.push(
     log,
     status,
+    ghost,
     nextEdits,
     ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
     vscode.workspace.onDidChangeConfiguration(applyConfiguration),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
     vscode.window.onDidChangeActiveTextEditor((editor) => (status.refresh(), session.sendCursor(editor))),
-    vscode.window.onDidChangeTextEditorSelection((event) => (status.choose([]), session.sendCursor(event.textEditor))),
+    vscode.window.onDidChangeTextEditorSelection((event) => session.sendCursor(event.textEditor)),
   );
   environment.removeOthers();
   await session.restart();

@@ -4,6 +4,7 @@
 const vscode = require("vscode");
 const { SECTION, openSettings } = require("./settings.js");
 const { summary, whyNothing } = require("./status.js");
+const { MEND } = require("./words.js");
 
 const INDEX_FOLDER = "spd-lsp.indexFolder"; // commands of the server
 const EXCLUDE_FOLDER = "spd-lsp.excludeFolder";
@@ -11,9 +12,9 @@ const LIST_TABLES = "spd-lsp.listTables";
 const USE_TABLES = "spd-lsp.useTables";
 
 class Commands {
-  /** install: installs the server into the extension's environment. models: for choosing one. */
-  constructor(session, status, log, install, models) {
-    Object.assign(this, { session, status, log, install, models });
+  /** install: installs the server into the extension's environment. models: for choosing one. ghost, words: of the editor. */
+  constructor(session, status, log, install, models, ghost, words) {
+    Object.assign(this, { session, status, log, install, models, ghost, words });
   }
 
   /** The command ids of the manifest, and what they do. */
@@ -26,7 +27,8 @@ class Commands {
       drafts: () => this.chooseDraft(),
       next: () => this.showOther(1),
       previous: () => this.showOther(-1),
-      words: () => vscode.workspace.getConfiguration("editor").update("wordBasedSuggestions", "off", vscode.ConfigurationTarget.Global),
+      hide: () => this.ghost.hide(),
+      words: () => this.words.turnOff(),
       language: () => this.switchLanguage(),
       index: () => this.onFolder(INDEX_FOLDER),
       exclude: () => this.onFolder(EXCLUDE_FOLDER),
@@ -41,6 +43,7 @@ class Commands {
   }
 
   async openMenu() {
+    this.ghost.clear(); // the menu takes the focus, and VS Code hides the ghost text
     await this.status.ask();
     const chosen = await vscode.window.showQuickPick(this.menuItems(), { title: "spd-lsp" });
     await chosen?.run();
@@ -48,7 +51,8 @@ class Commands {
 
   menuItems() {
     const { paused } = this.session.settings;
-    const language = vscode.window.activeTextEditor?.document.languageId;
+    const document = vscode.window.activeTextEditor?.document;
+    const language = document?.languageId;
     const folder = currentFolder();
     const isIndexed = this.status.known.record?.indexed === true;
     const { usage } = this.status.known.record ?? {};
@@ -69,6 +73,7 @@ class Commands {
       item("clock", this.status.known.record?.snoozing ? "End the snooze" : "Snooze for 5 minutes", "snooze"),
       ...(language ? [item("list-selection", "Show all drafts", "drafts")] : []),
       ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${nameOf(language)}`, "language")] : []),
+      ...(document && this.words.isListing(document) ? [item("eye", MEND, "words")] : []),
       ...(folder && !isIndexed ? [item("database", `Index ${folder.name}`, "index")] : []),
       ...(folder ? [item("list-filter", "Choose the n-gram tables", "tables")] : []),
       item("server-environment", "Choose the model", "model"),
@@ -92,26 +97,31 @@ class Commands {
     return settings.update("automatic", !settings.get("automatic", true), vscode.ConfigurationTarget.Global);
   }
 
-  /** List all drafts at the cursor; the chosen one is inserted. */
+  /** List all drafts at the cursor, numbered as in ghost text; the chosen one is inserted. */
   async chooseDraft() {
     const editor = vscode.window.activeTextEditor;
-    const drafts = editor && (await this.answer(() => this.session.drafts(editor)));
-    if (!drafts?.length) {
-      return drafts && this.explain();
+    const shown = this.ghost.left();
+    const found = editor && (await this.answer(() => this.session.drafts(editor)));
+    if (!found?.length) {
+      return found && this.explain();
     }
     const { active } = editor.selection;
-    const items = drafts.map(({ text, label, details }) => {
-      const [first, ...others] = label.trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
-      return { label: first, description: details, detail: others.join(" \u23ce ") || undefined, text };
+    const same = (drafts, { text }) => drafts.find((one) => one.text === text);
+    const drafts = [...shown.map((one) => same(found, one) ?? one), ...found.filter((one) => !same(shown, one))];
+    const [word] = /[\p{L}\p{N}_]*$/u.exec(editor.document.lineAt(active).text.slice(0, active.character));
+    this.ghost.clear(); // the list takes the focus, and VS Code hides the ghost text
+    const items = drafts.map(({ text, details }, index) => {
+      const [first, ...others] = (word + text).trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
+      return { label: `${index + 1}. ${first}`, description: details, detail: others.join(" \u23ce ") || undefined, text };
     });
     const chosen = await vscode.window.showQuickPick(items, { title: "spd-lsp: all drafts" });
     return chosen && editor.edit((edit) => edit.insert(active, chosen.text));
   }
 
-  /** Show another draft as ghost text; the status bar says which. */
+  /** Show another draft as ghost text. */
   async showOther(step) {
     await vscode.commands.executeCommand(`editor.action.inlineSuggest.show${step > 0 ? "Next" : "Previous"}`);
-    this.status.move(step);
+    this.ghost.move(step);
   }
 
   /** Turn completions off, or on again, for the language of the file that is being edited. */
@@ -150,6 +160,10 @@ class Commands {
   }
 
   async explain() {
+    const hidden = await this.words.hiding().catch(() => undefined); // the server may be stopping
+    if (hidden) {
+      return this.words.explain(hidden);
+    }
     await this.status.ask();
     vscode.window.showInformationMessage(`spd-lsp: ${whyNothing(this.status.known)}`);
   }

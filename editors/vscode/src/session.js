@@ -33,7 +33,9 @@ class Session {
     this.lastFailure = "";
     this.isGhostTextShown = false; // or was, before someone dismissed it
     this.isAskingAgain = false;
-    this.onGhostText = () => {}; // called with the details of the drafts that may be shown
+    this.isSilent = false; // in the menu, while others are asked what they list
+    this.onRequest = () => {}; // for ghost text; called with document, position, and the menu's selected item if it is open
+    this.onGhostText = () => {}; // called with document, position, and the drafts that may be shown there while no menu is open
   }
 
   get isRunning() {
@@ -108,15 +110,19 @@ class Session {
       middleware: {
         workspace: { configuration: (...request) => this.settings.configuration(...request) },
         provideInlineCompletionItems: async (document, position, context, token, next) => {
+          const selected = context.selectedCompletionInfo;
+          this.onRequest(document, position, selected);
           const triggerKind = this.isAskingAgain ? vscode.InlineCompletionTriggerKind.Automatic : context.triggerKind;
           const found = await next(document, position, { ...context, triggerKind }, token);
           if (!token.isCancellationRequested) {
-            const details = (found?.items ?? found ?? []).map(({ command }) => command?.title ?? "");
-            this.isGhostTextShown = details.length > 0;
-            this.onGhostText(details);
+            const items = found?.items ?? found ?? [];
+            this.isGhostTextShown = items.length > 0;
+            const drafts = items.map(({ insertText, command }) => ({ text: insertText, details: command?.title }));
+            selected || this.onGhostText(document, position, drafts);
           }
           return found;
         },
+        provideCompletionItem: (...request) => (this.isSilent ? [] : request.pop()(...request)),
       },
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue, handled: true }),
@@ -187,6 +193,24 @@ class Session {
     const document = vscode.window.activeTextEditor?.document;
     const textDocument = document && { uri: this.client.code2ProtocolConverter.asUri(document.uri) };
     return this.client.sendRequest("spd-lsp/status", { textDocument });
+  }
+
+  /** What ghost text can be at a position of a document while no menu is open there. */
+  async ghostTexts(document, position) {
+    const { asTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
+    const place = { textDocument: asTextDocumentIdentifier(document), position: asPosition(position) };
+    const found = await this.client.sendRequest("textDocument/inlineCompletion", { ...place, context: { triggerKind: 2 } });
+    return (found?.items ?? []).map(({ insertText }) => insertText);
+  }
+
+  /** What VS Code and other extensions list at a position of a document. */
+  async othersItems({ uri }, position) {
+    this.isSilent = true;
+    try {
+      return (await vscode.commands.executeCommand("vscode.executeCompletionItemProvider", uri, position)).items;
+    } finally {
+      this.isSilent = false;
+    }
   }
 
   /** All drafts at the cursor of an editor. */

@@ -3,11 +3,8 @@
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/**
- * What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer;
- * `drafts` are the details of those that ghost text can show, of which it shows number `shown`.
- */
-function summary({ session, record, paused, drafts = [], shown = 0 }) {
+/** What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer. */
+function summary({ session, record, paused }) {
   if (session.kind === "starting") {
     return { icon: "loading~spin", text: "spd", lines: [session.message] };
   }
@@ -17,14 +14,7 @@ function summary({ session, record, paused, drafts = [], shown = 0 }) {
   if (!record) {
     return { icon: "warning", text: "spd", lines: ["the server does not answer; restart it"] };
   }
-  const { icon, text } = state(record, paused);
-  return { icon, text: text === "spd" && drafts.length > 1 ? choice(drafts, shown) : text, lines: details(record, paused) };
-}
-
-/** Which draft is shown, of how many, and the key for the next. Example: `spd: 48 % \u00b7 1/3 Alt+]`. */
-function choice(drafts, shown) {
-  const [probability] = /^\d+ % \u00b7 /.exec(drafts[shown]) ?? [""];
-  return `spd: ${probability}${shown + 1}/${drafts.length} Alt+]`;
+  return { ...state(record, paused), lines: details(record, paused) };
 }
 
 function state(record, paused) {

@@ -10,9 +10,6 @@ const PATIENCE = 5_000; // until a server counts as hanging
 class StatusItem {
   constructor(session) {
     this.session = session;
-    this.drafts = []; // details of those that ghost text can show
-    this.shown = 0; // the number of the one that it shows
-    session.onGhostText = (drafts) => this.choose(drafts);
     this.record = undefined; // the server's last answer
     this.asking = undefined; // the request that is under way
     this.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
@@ -25,22 +22,8 @@ class StatusItem {
 
   /** What is known: the session's state, the server's record, and whether completions are paused. */
   get known() {
-    const { session, record, drafts, shown } = this;
-    return { session: session.state, record, paused: session.settings.paused, drafts, shown };
-  }
-
-  /** Show how many drafts there are, if there is a choice. The one that is shown stays if they are the same. */
-  choose(drafts, shown = String(drafts) === String(this.drafts) ? this.shown : 0) {
-    if (drafts.length || this.drafts.length) {
-      Object.assign(this, { drafts, shown });
-      this.show(this.record);
-    }
-  }
-
-  /** Note that ghost text shows another draft. */
-  move(step) {
-    const { length } = this.drafts;
-    this.choose(this.drafts, length && (this.shown + step + length) % length);
+    const { session, record } = this;
+    return { session: session.state, record, paused: session.settings.paused };
   }
 
   /** Ask, unless that is under way or nobody can see the answer. */

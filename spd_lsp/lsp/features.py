@@ -72,8 +72,9 @@ async def complete(ls: SpdServer, params: types.CompletionParams) -> types.Compl
     document = ls.workspace.get_text_document(params.text_document.uri)
     kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
     cursor = document.offset_at_position(params.position)
-    explicit = not document.is_requested_by_typing(cursor) and kind == types.CompletionTriggerKind.Invoked
     follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
+    is_typed = document.is_requested_by_typing(cursor) and follows_typing
+    explicit = kind == types.CompletionTriggerKind.Invoked and not is_typed
     if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
         return types.CompletionList(is_incomplete=False, items=[])
     line = document.cursor_line(cursor)

@@ -48,6 +48,11 @@ def test_a_draft_is_shown_on_request_and_accepted(nvim: Neovim):
     assert line == before + items[0]["word"]
 
 
+def test_the_menu_opens_for_one_who_asks_right_after_typing(nvim: Neovim):
+    nvim("input", "Goos.<C-x><C-o>")
+    wait_until("the menu opens", lambda: nvim.menu)
+
+
 def test_ghost_text_is_shown_and_accepted(nvim: Neovim):
     if not nvim.has("0.12"):
         pytest.skip("needs Neovim 0.12 for inline completion")

@@ -308,6 +308,18 @@ def test_all_drafts_are_listed_and_the_chosen_one_is_inserted(open_neovim: Open)
     wait_until("it is inserted", lambda: editor.last_line == before + editor.lua("return chosen"))
 
 
+@pytest.mark.parametrize("place", ["$", "0"])
+def test_who_chooses_no_draft_is_in_normal_mode_where_they_were(open_neovim: Open, place: str):
+    editor = open_neovim()
+    editor.lua("vim.ui.select = function(items, options, choose) choose(nil); dismissed = true end")
+    editor("input", f"G{place}")
+    before = editor.lua("return vim.api.nvim_win_get_cursor(0)")
+    editor("input", ":SpdDrafts<CR>")
+    wait_until("the list is dismissed", lambda: editor.lua("return dismissed"))
+    wait_until("it is normal mode", lambda: editor("get_mode")["mode"] == "n")
+    wait_until("the cursor is there", lambda: editor.lua("return vim.api.nvim_win_get_cursor(0)") == before)
+
+
 def test_the_help_is_found_and_its_tags_are_current(open_neovim: Open, tmp_path: Path):
     editor = open_neovim(server=False)
     for tag in ("spd-lsp", "spd-lsp-keys", ":SpdBuild"):

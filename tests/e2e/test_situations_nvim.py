@@ -26,9 +26,7 @@ def offered(editor: Neovim, typed: str, name: str) -> list[str]:
     """What is offered behind what is typed at the end, once a name is."""
 
     def words() -> list[str]:
-        editor("input", f"<Esc>G$A{typed}")
-        editor.wait(1.2)  # sooner it would be taken for a request by typing, which ghost text answers
-        editor("input", "<C-x><C-o>")
+        editor("input", f"<Esc>G$A{typed}<C-x><C-o>")
         editor.wait(1)
         found = [item["word"] for item in editor.menu]
         if not any(word.startswith(name) for word in found):

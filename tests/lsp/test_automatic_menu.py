@@ -33,13 +33,13 @@ async def test_an_editor_with_ghost_text_gets_no_menu_while_typing(kind: int):
         assert not fake.requests
 
 
-async def test_the_first_invoked_request_after_an_edit_counts_as_typing():
-    """VS Code calls them so, too; the second is the user's own, such as Ctrl+Space right after a dot."""
-    async with session(FakeCompleter("one")) as editor:
+async def test_what_a_person_asks_for_right_after_typing_is_answered_at_once():
+    fake = FakeCompleter("one")
+    async with session(fake) as editor:
         await opened(editor, GHOST_TEXT)
         editor.send(edit(".", 0, 3, 3))
-        assert await editor.request(COMPLETION, at(0, 4, INVOKED)) == NOTHING
         assert texts(await editor.request(COMPLETION, at(0, 4, INVOKED))) == ["one"]
+        assert [explicit for *_, explicit in fake.requests] == [True]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ const ASKS_AGAIN = {
   getState: () => ({ kind: "static" }),
   clear: () => {},
 };
+const TYPING = 1_000; // milliseconds in which VS Code asks after an edit
 const STARTING = { kind: "starting", message: "the server is starting" };
 
 class Session {
@@ -33,6 +34,8 @@ class Session {
     this.lastFailure = "";
     this.isGhostTextShown = false; // or was, before someone dismissed it
     this.isAskingAgain = false;
+    this.edited = 0; // when a document was last
+    this.listed = ""; // the document and its version that a menu was asked for last
     this.isSilent = false; // in the menu, while others are asked what they list
     this.onRequest = () => {}; // for ghost text; called with document, position, and the menu's selected item if it is open
     this.onGhostText = () => {}; // called with document, position, and the drafts that may be shown there while no menu is open
@@ -122,7 +125,11 @@ class Session {
           }
           return found;
         },
-        provideCompletionItem: (...request) => (this.isSilent ? [] : request.pop()(...request)),
+        provideCompletionItem: (document, position, context, token, next) => {
+          const isTyped = this.isTyped(document) && context.triggerKind === vscode.CompletionTriggerKind.Invoke;
+          const triggerKind = isTyped ? vscode.CompletionTriggerKind.TriggerForIncompleteCompletions : context.triggerKind;
+          return this.isSilent ? [] : next(document, position, { ...context, triggerKind }, token);
+        },
       },
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue, handled: true }),
@@ -135,6 +142,14 @@ class Session {
     client.registerFeature(ASKS_AGAIN);
     client.onNotification("spd-lsp/longer", ({ uri }) => this.askAgain(client.protocol2CodeConverter.asUri(uri)));
     return client;
+  }
+
+  /** Whether VS Code asks for a menu by itself: it does so once and right after an edit, and says what a person's key says. */
+  isTyped({ uri, version }) {
+    const text = `${uri} ${version}`;
+    const isFirst = this.listed !== text;
+    this.listed = text;
+    return isFirst && Date.now() - this.edited < TYPING;
   }
 
   /** Ask for ghost text again, as if by typing: a whole block is ready where its first line is shown. */

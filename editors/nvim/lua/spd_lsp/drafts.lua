@@ -4,12 +4,13 @@ local server = require("spd_lsp.server")
 
 local M = {}
 
-local function choose(client, notify)
+local function choose(client, notify, leave)
   local buffer = vim.api.nvim_get_current_buf()
   local row, column = unpack(vim.api.nvim_win_get_cursor(0))
   local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
   server.request(client, "spd-lsp/drafts", params, function(problem, drafts)
     if problem or #drafts == 0 then
+      leave()
       return notify(problem and problem.message or "no draft; :SpdStatus says why")
     end
     vim.ui.select(drafts, {
@@ -18,20 +19,31 @@ local function choose(client, notify)
         return ("%s  (%s)"):format(vim.trim(draft.label):gsub("\n", " ⏎ "), draft.details)
       end,
     }, function(draft)
-      if draft and vim.api.nvim_get_current_buf() == buffer then
+      if not draft then
+        leave()
+      elseif vim.api.nvim_get_current_buf() == buffer then
         require("spd_lsp.ghost_text").insert(draft.text, row, column)
       end
     end)
   end)
 end
 
---- List the drafts at the cursor; in normal mode at the last character of a line, those behind it.
+--- List the drafts at the cursor; in normal mode at the last character of a line, those behind it. Who chooses none is
+--- in the mode and at the place where they were.
 function M.show(client, notify)
+  local leave = function() end
   if vim.fn.mode() == "n" then
+    local window, place = vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)
+    leave = function()
+      vim.cmd("stopinsert")
+      vim.schedule(function()
+        pcall(vim.api.nvim_win_set_cursor, window, place)
+      end)
+    end
     vim.cmd(vim.fn.col(".") >= vim.fn.col("$") - 1 and "startinsert!" or "startinsert")
   end
   vim.schedule(function()
-    choose(client, notify)
+    choose(client, notify, leave)
   end)
 end
 

@@ -203,16 +203,21 @@ def can_be_offered(text: str, context: Context) -> bool:
         return False
     if _repeats(context.neighbours, context, text) or not context.around.can_stand(text):
         return False
-    return not (re.search(r"\bself\.", text) and _is_outside_methods(context.around))
+    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, context.around))
 
 
-def _is_outside_methods(around: Surroundings) -> bool:
-    """Whether a cursor in Python stands in no function that has a parameter `self`."""
+def _is_outside_methods(text: str, around: Surroundings) -> bool:
+    """Whether a text in Python comes to stand in no function that has a parameter `self`."""
     if around.language != "python" or around.literal:
         return False
+    lines = around.above.split("\n")
     indent = around.indent
+    if text.lstrip(" \t").startswith("\n"):  # below the cursor's line, which may be the head
+        lines.append(around.left)
+        body = text.lstrip("\n")
+        indent = len(body) - len(body.lstrip())
     bound = False  # whether the lines read so far say `self` as a head's parameters do
-    for line in reversed(around.above.split("\n")):
+    for line in reversed(lines):
         white = len(line) - len(line.lstrip())
         bound = bound or re.search(r"\bself\b", line) is not None
         if line.strip(") \t:") and white < indent:

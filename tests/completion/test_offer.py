@@ -91,10 +91,12 @@ def test_a_draft_with_a_word_said_again_and_again_is_not_shown(left: str, text: 
         ("class A:\n    def f(self, path):\n        if path:\n            return ", "self.path", True),
         ("class A:\n    def f(\n        self,\n        path,\n    ):\n        return ", "self.path", True),
         ("class A:\n    def f(self):\n        def g():\n            return ", "self.path", True),
+        ("class A:\n    def f(self):", "\n        self.path = 1", True),
+        ("def f(path):", "\n    self.path = 1", False),
     ],
 )
 def test_what_nobody_writes_there_is_not_shown(left: str, text: str, kept: bool):
-    place = context_at(after="\n", left=left, language="python")
+    place = context_at("block" if text[0] == "\n" else "line", "    ", after="\n", left=left, language="python")
     assert [one.text for one in usable_completions([(text, -0.1)], place)] == [text] * kept
 
 

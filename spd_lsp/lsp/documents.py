@@ -190,8 +190,8 @@ class LspDocument(TextDocument):
     def is_requested_by_typing(self, offset: int) -> bool:
         """Whether a menu request comes from typing, where editors do not tell: the first soon after an edit does.
 
-        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask. Both
-        are answered; what comes from typing as typing is.
+        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
+        Both are answered; the first as typing is.
         """
         is_first = self._requested_edit != self.edit_time
         self._requested_edit = self.edit_time

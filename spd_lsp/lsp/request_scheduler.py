@@ -114,7 +114,7 @@ class _Job(Generic[Request, Result]):
 
 
 class RequestScheduler(Generic[Request, Result]):
-    """The newest request of each document, a value that compares. For use on one event loop."""
+    """The newest request of a person, who is in one document at a time. For use on one event loop."""
 
     def __init__(
         self,
@@ -142,7 +142,12 @@ class RequestScheduler(Generic[Request, Result]):
         return None if job is None or job.task.done() else job.request
 
     async def run(self, uri: str, request: Request, work: Work[Result]) -> Result:
-        """Run `work(token)` in the worker, or share the run of an equal request; a newer request cancels it."""
+        """Run `work(token)` in the worker, or share the run of an equal request; a newer request cancels it.
+
+        Also one in another document, or a model that reads for seconds would first read for all that were left.
+        """
+        for other in self._jobs.keys() - {uri}:
+            self.drop(other, CancelReason.SUPERSEDED)
         return await self._start(uri, request, work).wait(request)
 
     async def run_ahead(self, uri: str, request: Request, work: Work[Result]) -> Result:

@@ -176,15 +176,20 @@ async def test_a_newer_request_answers_the_older_one_with_null_and_stops_it():
         assert texts(await result(new)) == ["yone", "ytwo"]
 
 
-async def test_another_document_waits_and_is_not_superseded():
+async def test_whoever_switches_documents_waits_for_none_that_they_left():
+    """A model that reads a document for ten seconds read ten of them before it answered in the last one."""
     fake = FakeCompleter(held=True)
     async with editing(fake) as editor:
-        editor.open("z = \n", "file:///b.py")
-        _, first = editor.send_request(COMPLETION, at(0, 4))
-        _, second = editor.send_request(COMPLETION, at(0, 4, uri="file:///b.py"))
+        uris = [f"file:///{number}.py" for number in range(10)]
+        replies = []
+        for uri in uris:
+            editor.open("z = \n", uri)
+            replies.append(editor.send_request(COMPLETION, at(0, 4, uri=uri))[1])
         await until(lambda: fake.steps_taken)
         fake.turns.release(20)
-        assert texts(await result(first)) and texts(await result(second))
+        answers = [await result(reply) for reply in replies]
+        assert answers[:-1] == [None] * 9 and texts(answers[-1])
+        assert len(fake.requests) <= 2  # that of the first document had begun
 
 
 async def test_a_burst_of_edits_costs_one_decode():

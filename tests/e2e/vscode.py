@@ -114,9 +114,9 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
 class Window:
     """One window of VS Code with one file open in it."""
 
-    def __init__(self, page: Any, folder: Path, text: str, workspace: Path | None = None) -> None:
+    def __init__(self, page: Any, folder: Path, text: str, workspace: Path | None, name: str) -> None:
         self.page, self.folder, self.workspace = page, folder, workspace
-        self.file = (workspace or folder / "work") / "storage.py"
+        self.file = (workspace or folder / "work") / name
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(text)
 
@@ -313,10 +313,12 @@ def vscode(
     command += ["--server-data-dir", str(folder / "server"), "--user-data-dir", str(folder / "user")]
     command += ["--extensions-dir", str(extensions)]
 
-    def open_window(text: str, settings: dict[str, Any], icon: str = RUNNING_ICON, **screen: Any) -> Window:
+    def open_window(
+        text: str, settings: dict[str, Any], icon: str = RUNNING_ICON, name: str = "storage.py", **screen: Any
+    ) -> Window:
         configure(folder, settings)
         page = browser.new_context(**{"viewport": {"width": 1200, "height": 760}, **screen}).new_page()
-        windows.append(window := Window(page, folder, text, workspace))
+        windows.append(window := Window(page, folder, text, workspace, name))
         show(window, port, asks_for_trust)
         if icon:
             window.wait_for_icon(icon)

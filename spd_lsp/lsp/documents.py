@@ -36,6 +36,7 @@ _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
 # Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
 _ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
+_DRIVE = re.compile("(?i)^file:///[a-z]:")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
 _REVISIONS = itertools.count()
@@ -94,8 +95,9 @@ def may_hold_secrets(uri: str) -> bool:
 
 
 def _document_key(uri: str) -> str:
-    """One key for all spellings of a URI. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
-    return unquote(uri, errors="surrogateescape")
+    """One key for all spellings of a URI and its drive. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
+    key = unquote(uri, errors="surrogateescape")
+    return _DRIVE.sub(lambda drive: drive[0].lower(), key)
 
 
 Change = types.DidChangeTextDocumentParams | types.DidChangeNotebookDocumentParams

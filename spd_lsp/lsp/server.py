@@ -22,6 +22,7 @@ from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from ngram_builders.registry.registry import Registry
+from ngram_builders.sources.discovery import display_path
 from spd_lsp import __version__
 from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous, typed_since
@@ -337,7 +338,7 @@ class SpdServer(LanguageServer):
 
 def _out_of_step(uri: str) -> str:
     """What to do about a document whose text here may be another than the editor's."""
-    name = PurePosixPath(unquote(urlsplit(uri).path)).name
+    name = display_path(PurePosixPath(unquote(urlsplit(uri).path)).name)
     return f"the editor sent an edit of {name} that is not understood; save it, or close and open it again"
 
 

@@ -233,3 +233,16 @@ async def test_saves_bring_the_text_and_that_we_have_changes_nothing():
 async def test_an_unknown_kind_of_request_is_one_that_was_asked_for():
     async with editing(FakeCompleter()) as editor:
         assert (await editor.request(_MENU, at(0, 4, kind=7)))["items"]
+
+
+@pytest.mark.parametrize("drive", ["file:///C:/code/a.py", "file:///c%3A/code/a.py", "file:///C%3A/code/a.py"])
+async def test_a_drive_may_be_written_in_any_way(drive: str):
+    async with session(FakeCompleter()) as editor:
+        await editor.start_and_load()
+        editor.open("x = \n", "file:///c:/code/a.py")
+        editor.send(edit("1 + ", 0, 4, 4, uri=drive))
+        assert (await editor.request(_MENU, at(0, 8, uri=drive)))["items"]
+        assert [document.source for document in editor.server.workspace.documents] == ["x = 1 + \n"]
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": drive}})
+        await editor.status()
+        assert editor.server.workspace.documents == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -87,6 +88,20 @@ def test_files_that_come_along_count_as_open_until_they_no_longer_come(server: H
     assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked))
     secret = [{"filename": ".env.py", "text": LEDGER * 9}]
     assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked, input_extra=secret))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system tells no memory of others")
+def test_long_files_that_were_sent_are_not_kept(tmp_path: Path):
+    with run_server(tmp_path, "--model", "none") as server:
+        used = []
+        for number in range(20):
+            text = "".join(f"value_{number}_{line} = compute({line})\n" for line in range(200_000))
+            extra = [{"filename": f"file_{number}.py", "text": text}]
+            server.post("/infill", input_prefix="x = ", input_extra=extra, n_predict=0)
+            pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+            used.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    assert used[-1] - used[4] < 100, used
 
 
 def test_a_path_in_the_folder_of_the_start_chooses_syntax_and_tables(server: HttpServer):

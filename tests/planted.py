@@ -91,12 +91,15 @@ def _assigned(seed: int) -> Mapping[str, tuple[str, str]]:
     plain = "q7" + letters(ALPHANUMERIC, 14, seed) + "4Z"
     summer = f"Summer-Test-2{letters(string.digits, 3, seed)}!"
     spelt = f"{'Pass' + 'w0rd'}1{letters(string.digits, 2, seed)}!"
+    bird = f"Kestrel!{letters(string.digits, 4, seed)}"  # nothing about it looks generated
     word, name = "pass" + "word", "DB_PASS" + "WORD"
     return {
         "pass": (f'{{"user": "shop", "pass": "{value}"}}', value),
         "pw": (f'pw = "{value}"', value),
         "pwd": (f'pwd: "{value}"', value),
         "name that ends in pass": (f'db_pass = "{value}"', value),
+        "pass of a person": (f'db_pass = "{bird}"', bird),
+        "pw of a person": (f"pw: {bird}", bird),
         "capital name that ends in PASS": (f'EMAIL_HOST_PASS = "{value}"', value),
         "connection string": (f'cnn = "Server=db;User Id=shop;Pass{"word"}={value};Timeout=3"', value),
         "connection string with Pwd": (f'cnn = "Server=db;Uid=shop;Pwd={value};"', value),

@@ -215,8 +215,9 @@ def _list_files(folder: str, limit: int) -> Iterator[str]:
 
 
 def display_path(path: str | PurePath) -> str:
-    """Return a path as it can be printed, whatever bytes its name has."""
-    return os.fsencode(path).decode("utf-8", errors="replace")
+    """Return a path as it can be printed on one line, whatever bytes its name has."""
+    shown = os.fsencode(path).decode("utf-8", errors="replace")
+    return shown.translate({ord(char): repr(char)[1:-1] for char in "\n\r\t"})
 
 
 def _resolve_folder(root: Path) -> Path:

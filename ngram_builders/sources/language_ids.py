@@ -24,7 +24,7 @@ LANGUAGE_BY_EXTENSION: dict[str, str] = {
         "ruby": "rb rake gemspec",
         "php": "php phtml",
         "shellscript": "sh bash zsh ksh bats",
-        "lua": "lua",
+        "lua": "lua p8",
         "kotlin": "kt kts",
         "scala": "scala sc",
         "swift": "swift",

@@ -19,8 +19,9 @@ import platformdirs
 from ngram_builders.sources.rules.globs import NameMatcher
 
 _SECRET_NAMES = """
-    .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p8 *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
+    .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
     *.agekey *.gpg *.pgp *.asc *.ppk *.ovpn *.mobileprovision *.tfvars *.tfvars.json *.tfstate *.tfstate.*
+    *key*.p8 *auth*.p8 *apns*.p8 *apple*.p8 *cert*.p8 *private*.p8 *rsa*.p8
     *_rsa *_dsa *_ecdsa *_ed25519 id_rsa* id_dsa* id_ecdsa* id_ed25519*
     .netrc _netrc .npmrc .yarnrc.yml .pypirc .htpasswd .pgpass .my.cnf .git-credentials .dockercfg
     .dockerconfigjson .vault-token .s3cfg .boto .ftpconfig .terraformrc terraform.rc kubeconfig *.kubeconfig

@@ -36,12 +36,12 @@ SECRET_PHRASES = (b"bearer ", b"basic ", b"identified by", b"curl ")
 _KEYS = ("api", "access", "auth", "private", "account", "encryption", "signing", "master")
 KEY_PREFIXES = tuple(f"{kind}{mark}".encode() for kind in _KEYS for mark in ("", "_"))
 
-_SHORT = r"(?<![a-z])(?:pass|pw)(?=[\"'`]?[\])]?\s{0,12}[=:,(])"
+_SHORT = r"(?<![a-z:])(?:pass|pw)(?=[\"'`]?[\])]?\s{0,12}[=:,(])"
 _PASSWORD = rf"passw(?:or)?d|passwrd|passphrase|pwd|{_SHORT}|identified\s{{1,4}}by"
 NAME = rf"(?P<name>{_PASSWORD}|secret|token|credentials?|(?:{'|'.join(_KEYS)})[_-]?key)"
 NAME += r"(?P<more>[\w-]{0,40}(?![\w-]))"
 _TYPE = r"(?:\s{0,4}:\s{0,4}[\w.]{1,30}(?:\[\w{1,20}\])?(?:\s?\|\s?\w{1,20})?(?=\s{0,4}=))?"  # x: str | None = ...
-_IS_PASSWORD = re.compile(_PASSWORD, re.IGNORECASE)
+_IS_PASSWORD = re.compile(r"pass|pw|identified", re.IGNORECASE)
 _VALUE_OF = r"""["'`]?\s{0,4},\s{0,4}["']?[vV]alue["']?\s{0,4}[:=]"""  # {"name": "...", "value": ...}
 _DEFAULT = r"(?:default|fallback)(?:_value)?\s{0,2}[=:]|\w{0,20}(?:Field|Secret\w{0,10}|str)\("
 _QUOTED = re.compile(

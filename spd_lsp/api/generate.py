@@ -11,6 +11,7 @@ Legend: B prompts, k texts of each, T positions, V vocabulary.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -72,6 +73,12 @@ def superposed_decoding(
     width = max(k, generation_config.num_beams or 1)
     input_ids = input_ids[::width]  # `generate` has repeated them
     rows = _PromptRows(model, input_ids, model_kwargs)
+    positions = getattr(model.config, "max_position_embeddings", None)
+    if positions and generation_config.max_length > positions:
+        warnings.warn(
+            f"texts of {generation_config.max_length} tokens were asked for; this model was made for {positions}",
+            stacklevel=2,
+        )
     settings = Settings(
         drafts=k,
         max_tokens=generation_config.max_length - input_ids.shape[1],
@@ -200,6 +207,10 @@ def _check_supported(
             "switch it off, such as by repetition_penalty=1.0"
         )
     cache = model_kwargs.get("past_key_values")
+    if getattr(cache, "offloading", False) and model.device.type == "cpu":
+        raise ValueError(
+            "an offloaded cache needs CUDA, and this model is on the CPU; choose another cache_implementation"
+        )
     if cache is not None and cache.get_seq_length():
         raise ValueError("superposed decoding reads the prompt itself; pass no past_key_values")
     others = [name for name, value in model_kwargs.items() if value is not None and name not in _KNOWN_INPUTS]

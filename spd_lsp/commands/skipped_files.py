@@ -30,7 +30,7 @@ def list_skipped(
     here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
     for path in sorted(chosen, key=os.fsencode):
         end = os.sep if os.path.isdir(path) and not os.path.islink(path) else ""  # noqa: PTH112, PTH114
-        shown = printable(display_path(path.removeprefix(here) + end)).replace("\n", "\\n").replace("\t", "\\t")
+        shown = printable(display_path(path.removeprefix(here) + end))
         yield f"{shown}\t{chosen[path]}"
 
 

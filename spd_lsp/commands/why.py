@@ -160,8 +160,10 @@ def _shorten(text: str) -> str:
 
 def _display(file: str) -> str:
     """A file as seen from the current folder."""
+    from ngram_builders.sources.discovery import display_path
+
     path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+    return display_path(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _as_object(evidence: _Evidence) -> dict[str, Any]:

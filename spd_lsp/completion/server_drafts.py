@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from ngram_builders.arrays import Floats
+from ngram_builders.sources.begun_secrets import is_unfinished, may_begin_secret
 from ngram_builders.sources.masking import MARK, mask
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText, find_end
@@ -33,7 +34,7 @@ def server_drafts(
     settings: Settings,
     check: Callable[[], None],
 ) -> DecodingResult | None:
-    """The best drafts; None if the server does not answer, or the cursor's line in the document holds a secret."""
+    """The best drafts; None if the server does not answer, or the cursor's line may hold a secret."""
     context = texts.context
     if (sent := _without_secrets(context, source)) is None:
         return None
@@ -47,19 +48,21 @@ def server_drafts(
 
 
 def _without_secrets(context: Context, source: str) -> tuple[str, str] | None:
-    """What a model reads before and behind the cursor, secrets' lines left blank; None if the cursor's is one."""
+    """What a model reads around the cursor, secrets' lines left blank; None if the cursor's line may be one."""
     lines = source.split("\n")
     masked = mask(source).split("\n")
-    if len(masked) != len(lines):  # it lists secrets
+    if len(masked) != len(lines) or (source and masked == [""]):  # it lists secrets
         return None
     secret = {line for line, shown in zip(lines, masked, strict=True) if shown == MARK}
     before = context.before.split("\n")
     after = context.read_after.split("\n")
-    if context.left + context.after.partition("\n")[0] in secret:
+    here = context.left + context.after.partition("\n")[0]
+    whole = [here] if here in lines else [line for line in lines if here in line]  # of a long line there is a part
+    if any(line in secret or may_begin_secret("\n".join(before[:-1]), line) for line in whole):
         return None
-    kept = ["" if line in secret else line for line in (*before[:-1], before[-1] + after[0], *after[1:])]
+    kept = ["" if line in secret or is_unfinished(line) else line for line in (*before[:-1], *after[1:])]
     above = kept[: len(before) - 1]
-    return "\n".join((*above, before[-1])), "\n".join((after[0], *kept[len(before) :]))
+    return "\n".join((*above, before[-1])), "\n".join((after[0], *kept[len(above) :]))
 
 
 def _laid_out(before: str, after: str, fill_format: str) -> tuple[str, str]:

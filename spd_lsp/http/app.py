@@ -14,9 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.http import infill, openai
 from spd_lsp.http.access import check_origin, check_token
-from spd_lsp.http.completions import CompletionThread
+from spd_lsp.http.completions import Answer, CompletionThread
 from spd_lsp.http.fields import Fields, Refused
 from spd_lsp.http.metrics import Metrics
 from spd_lsp.output.safe_logging import user_message
@@ -83,8 +84,13 @@ class App:
     async def complete(self, request: Request) -> Response:
         """OpenAI's completions."""
         fields = await _fields(request)
-        answer = await _unless_gone(request, self.completions.complete(openai.wanted_of(fields)))
-        self.metrics.note_answer(answer.found, len(answer.alternatives))
+        wanted = openai.wanted_of(fields)
+        if fields.values.get("max_tokens") == 0:
+            read = await _unless_gone(request, self.completions.read_ahead(wanted))
+            answer = Answer((), CompletionResult([], prompt_tokens=read))
+        else:
+            answer = await _unless_gone(request, self.completions.complete(wanted))
+            self.metrics.note_answer(answer.found, len(answer.alternatives))
         completion = openai.completion(answer, fields, self.model)
         if fields.flag("stream"):
             return Response(openai.events(completion, fields), media_type=_EVENTS)

@@ -14,7 +14,7 @@ from spd_lsp.http.completions import Alternative, Answer, Wanted
 from spd_lsp.http.fields import Fields, Refused
 
 MAX_ALTERNATIVES = 16  # as the setting `drafts`
-_MAX_FILES = 256
+MAX_FILES = 256
 _MAX_NUMBER = 2**31 - 1
 _MAX_PATH = 4096  # characters
 
@@ -38,7 +38,7 @@ def wanted_of(fields: Fields) -> Wanted:
 
 def place_of(fields: Fields) -> dict[str, Any]:
     """What a request says of its file and of other ones, in fields that all of our APIs share."""
-    others = fields.items("input_extra", _MAX_FILES)
+    others = fields.items("input_extra", MAX_FILES)
     return {
         "path": _path(fields, "path"),
         "language": fields.text("language").lower(),
@@ -61,7 +61,11 @@ def events(answers: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _path(fields: Fields, name: str) -> str:
-    path = fields.text(name)
+    return as_path(fields.text(name), name)
+
+
+def as_path(path: str, name: str) -> str:
+    """A path that stands in a field of this name."""
     if "\0" in path or len(path) > _MAX_PATH:
         raise Refused(400, f"Field '{name}': expected a path of at most {_MAX_PATH} characters, without null ones")
     return path

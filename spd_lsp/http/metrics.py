@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.offer import CompletionResult
@@ -15,6 +18,7 @@ from spd_lsp.http.fields import Refused
 
 _REQUESTS = "spd_lsp_requests_total"
 _READING_SECONDS = 5.0  # for a request to arrive
+_MAX_CONNECTIONS = 16  # each a thread; the oldest makes room for one more
 
 
 class Metrics:
@@ -49,6 +53,31 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
 
+class _FewConnections(ThreadingHTTPServer):
+    """A server whose connections, which anyone on this machine may open, leave the editors theirs."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._open: list[Any] = []
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """See socketserver."""
+        self._open.append(request)
+        if len(self._open) > _MAX_CONNECTIONS:
+            with suppress(OSError):  # it has ended meanwhile
+                self._open.pop(0).shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """See socketserver."""
+        with suppress(ValueError):  # it has made room
+            self._open.remove(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that end early."""
+
+
 def serve_metrics(address: str, metrics: Metrics, is_well: Callable[[], bool]) -> str:
     """Serve `/metrics` and `/health` at a loopback address in a thread of their own; where that is."""
     place = parse_address(address)
@@ -78,7 +107,7 @@ def serve_metrics(address: str, metrics: Metrics, is_well: Callable[[], bool]) -
         def log_message(self, *arguments: object) -> None:
             """Say nothing of requests."""
 
-    server = ThreadingHTTPServer(place, Handler, bind_and_activate=False)
+    server = _FewConnections(place, Handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listen(*place)
     threading.Thread(target=server.serve_forever, daemon=True).start()

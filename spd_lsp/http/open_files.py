@@ -6,6 +6,7 @@ In: names and texts beside a prompt. Out: changes for the live index, and a plac
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path, PurePath
 
 from spd_lsp.completion.exclusions import language_id
@@ -13,6 +14,7 @@ from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 
 _MAX_REMEMBERED = 64  # files
 _MAX_LINES = 20_000  # of a file
+_MAX_IN_ALL = 200_000  # lines of all
 _MIN_LINE = 8  # characters of a line that says something about where it stands
 
 
@@ -23,7 +25,7 @@ class OpenFiles:
         """`folder`: what relative names are relative to."""
         self._folder = folder
         self._texts: dict[str, str] = {}
-        self._lines: dict[str, set[str]] = {}  # by name, also of files sent before; the latest last
+        self._lines: dict[str, set[int]] = {}  # hashes by name, also of files sent before; the latest last
 
     def show(self, sent: Iterable[tuple[str, str]]) -> dict[str, DocumentChange]:
         """Take these for the open files; what changed since the last call. Parts of one file are one text."""
@@ -35,8 +37,11 @@ class OpenFiles:
         for name, text in changed.items():
             known = self._lines.pop(name, set())
             new = _telling_lines(text)
-            self._lines[name] = known | new if len(known) < _MAX_LINES else new
-        self._lines = dict(list(self._lines.items())[-_MAX_REMEMBERED:])
+            self._lines[name] = known | new if len(known | new) <= _MAX_LINES else new
+        kept = list(self._lines.items())[-_MAX_REMEMBERED:]
+        while sum(len(lines) for _, lines in kept) > _MAX_IN_ALL:
+            del kept[0]
+        self._lines = dict(kept)
         self._texts = texts
         opened = {
             name: OpenDocument(name, None, language_id(PurePath(name)), text) for name, text in changed.items()
@@ -61,5 +66,6 @@ class OpenFiles:
         return file.with_name(f"untitled{file.suffix}")
 
 
-def _telling_lines(text: str) -> set[str]:
-    return {line for part in text.splitlines() if len(line := part.strip()) >= _MIN_LINE}
+def _telling_lines(text: str) -> set[int]:
+    stripped = (part.strip() for part in text.splitlines())
+    return set(islice((hash(line) for line in stripped if len(line) >= _MIN_LINE), _MAX_LINES))

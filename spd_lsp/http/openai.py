@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -16,11 +15,10 @@ from typing import Any
 
 from spd_lsp.http.completions import Alternative, Answer, Wanted
 from spd_lsp.http.fields import Fields, Refused
-from spd_lsp.http.infill import MAX_ALTERNATIVES, place_of
+from spd_lsp.http.fill_prompts import Prompt, read_prompt
+from spd_lsp.http.infill import MAX_ALTERNATIVES, MAX_FILES, as_path, place_of
 
 _MAX_TOKENS = 2**31 - 1
-# How clients without the field `suffix` write both sides of the cursor, in the tokens of Qwen and StarCoder.
-_BOTH_SIDES = re.compile(r"<\|?fim_prefix\|?>(.*)<\|?fim_suffix\|?>(.*)<\|?fim_middle\|?>\s*", re.DOTALL)
 
 
 def wanted_of(fields: Fields) -> Wanted:
@@ -28,18 +26,20 @@ def wanted_of(fields: Fields) -> Wanted:
     prompts = fields.texts("prompt")
     if len(prompts) != 1:
         raise Refused(400, f"Field 'prompt': expected one text, not token ids, found {len(prompts)} texts")
-    before, after = prompts[0], fields.text("suffix")
-    if not after and (both := _BOTH_SIDES.fullmatch(before)):
-        before, after = both.groups()
+    after = fields.text("suffix")
+    prompt = Prompt(prompts[0], after) if after else read_prompt(prompts[0])
+    place = place_of(fields)
+    place["path"] = place["path"] or as_path(prompt.path, "prompt")
+    place["others"] += [(as_path(name, "prompt") or "tmp", other) for name, other in prompt.others[-MAX_FILES:]]
     return Wanted(
-        before=before,
-        after=after,
+        before=prompt.before,
+        after=prompt.after,
         alternatives=fields.number("n", 1, 1, MAX_ALTERNATIVES),
         drafts=fields.number("best_of", 0, 0, MAX_ALTERNATIVES),
         max_tokens=fields.number("max_tokens", 0, 0, _MAX_TOKENS) or None,
         stop=[one for one in fields.texts("stop") if one],
         unasked=not fields.flag("explicit", True),
-        **place_of(fields),
+        **place,
     )
 
 
@@ -48,13 +48,14 @@ def completion(answer: Answer, fields: Fields, model: str) -> dict[str, Any]:
     alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
     prompt = answer.found.prompt_tokens
     written = sum(one.tokens for one in alternatives)
+    echoed = fields.texts("prompt")[0] if fields.flag("echo") else ""
     with_logprobs = fields.values.get("logprobs") not in (None, False)
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
         "created": int(time.time()),
         "model": model,
-        "choices": [_choice(one, number, with_logprobs) for number, one in enumerate(alternatives)],
+        "choices": [_choice(one, number, echoed, with_logprobs) for number, one in enumerate(alternatives)],
         "usage": {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written},
     }
 
@@ -68,10 +69,10 @@ def events(completion: Mapping[str, Any], fields: Fields) -> str:
     return "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
 
 
-def _choice(one: Alternative, number: int, with_logprobs: bool) -> dict[str, Any]:
+def _choice(one: Alternative, number: int, echoed: str, with_logprobs: bool) -> dict[str, Any]:
     return {
         "index": number,
-        "text": one.text,
+        "text": echoed + one.text,
         "logprobs": _logprobs(one) if with_logprobs else None,
         "finish_reason": "stop" if one.ends else "length",
     }

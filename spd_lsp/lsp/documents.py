@@ -36,6 +36,7 @@ _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
 # Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
 _ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
 _CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
+_DRIVE = re.compile("(?i)^file:///[a-z]:")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
 _REVISIONS = itertools.count()
@@ -94,8 +95,9 @@ def may_hold_secrets(uri: str) -> bool:
 
 
 def _document_key(uri: str) -> str:
-    """One key for all spellings of a URI. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
-    return unquote(uri, errors="surrogateescape")
+    """One key for all spellings of a URI and its drive. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
+    key = unquote(uri, errors="surrogateescape")
+    return _DRIVE.sub(lambda drive: drive[0].lower(), key)
 
 
 Change = types.DidChangeTextDocumentParams | types.DidChangeNotebookDocumentParams
@@ -108,6 +110,7 @@ class LspDocument(TextDocument):
     shrank: bool = False  # whether the last edit only deleted text
     edited_at: int = 0  # offset in code points where the last edit leaves the cursor, most likely
     revision: int  # of its text, never used twice
+    is_out_of_step: bool = False  # an edit of it was not understood
 
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
@@ -210,10 +213,11 @@ class LspDocument(TextDocument):
         self._is_one_change = is_partial and not is_further
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.offset_at_position(change.range.start)
-            end = max(start, self.offset_at_position(change.range.end))
+            start, end = sorted((start, self.offset_at_position(change.range.end)))
             text = self._text[:start] + change.text + self._text[end:]
         else:
             text = change.text
+            self.is_out_of_step = False
         # Editors that count in UTF-16 may insert the two surrogates of a character one by one; join them.
         if _SURROGATE.search(change.text):
             text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
@@ -348,6 +352,18 @@ class LspWorkspace(Workspace):
         cells = (params.change.cells and params.change.cells.text_content) or ()
         return [self.get_text_document(edited.document.uri) for edited in cells]
 
+    def documents_of(self, params: object) -> list[LspDocument]:
+        """The open documents that a message may be about that is not understood: all of them if it names none."""
+        named = (
+            (params.get("textDocument") or params.get("notebookDocument")) if isinstance(params, dict) else None
+        )
+        uri = named.get("uri") if isinstance(named, dict) else None
+        if not isinstance(uri, str):
+            return self.documents
+        notebook = self.get_notebook_document(notebook_uri=uri)
+        uris = [cell.document for cell in notebook.cells] if notebook else [uri]
+        return [document for document in map(self.get_text_document, uris) if document.is_open]
+
     def find_cursor(self, params: object) -> tuple[LspDocument, int] | None:
         """The document and the offset that a message of ours names, as a completion request does."""
         document = self.find_document(params)
@@ -380,5 +396,6 @@ class LspWorkspace(Workspace):
         """Apply one edit, if the document is open."""
         document = self.get_text_document(text_doc.uri)
         if document.is_open:
-            document.apply_change(change, is_further=document.version == text_doc.version)
+            is_further = document.version == text_doc.version != 0  # 0: the client does not tell versions
+            document.apply_change(change, is_further=is_further)
             document.version = text_doc.version

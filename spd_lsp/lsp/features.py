@@ -227,10 +227,16 @@ def did_change(ls: SpdServer, params: Change) -> None:
         ls.prefetch(document, document.edited_at)
 
 
-@_feature(types.TEXT_DOCUMENT_DID_SAVE)
+@_feature(types.TEXT_DOCUMENT_DID_SAVE, types.SaveOptions(include_text=True))
 def did_save(ls: SpdServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Index the file as saved."""
+    """Index the file as saved. Its text is compared with ours, which may have missed an edit."""
     document = ls.workspace.get_text_document(params.text_document.uri)
+    if (
+        params.text is not None
+        and document.is_open
+        and (document.is_out_of_step or params.text != document.source)
+    ):
+        document.apply_change(types.TextDocumentContentChangeWholeDocument(params.text))
     ls.worker.changes.mark_saved(document.uri)
     ls.index_changes()
 

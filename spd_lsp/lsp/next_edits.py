@@ -63,13 +63,13 @@ class NextEdits:
             return []
         async with self.running:
             opened = {one.uri: one for one in documents if one.uri in self.observed}
-            versions = [one.version for one in opened.values()]
+            revisions = [one.revision for one in opened.values()]
             edited, beside = self._edited_and_beside(opened, document)
             recent = self._recent(edited.name)
             closed = await imported(opened[edited.name]) if recent.now and most is not None else []
             beside += map(_opened, closed)
             found = await asyncio.to_thread(propose, recent, edited, beside)
-            if [one.version for one in opened.values()] != versions:
+            if [one.revision for one in opened.values()] != revisions:
                 return []
         here = [one for one in found if one.document == document.uri]
         elsewhere = [one for one in found if one.document != document.uri]
@@ -134,6 +134,6 @@ def _as_edit(document: LspDocument, proposal: Proposal) -> dict[str, Any]:
             "start": {"line": span.start.line, "character": span.start.character},
             "end": {"line": span.end.line, "character": span.end.character},
         },
-        "textDocument": {"uri": document.uri, "version": document.version},
+        "textDocument": {"uri": document.uri, "version": document.version or None},
         "probability": round(proposal.probability, 3),
     }

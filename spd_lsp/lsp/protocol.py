@@ -28,6 +28,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, JsonRPCResponseMessage
 
+from spd_lsp.lsp import odd_messages
 from spd_lsp.lsp.documents import LspWorkspace
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import safe_traceback
@@ -46,6 +47,7 @@ class MalformedMessage:
     method: str | None
     error: JsonRpcException
     expects_reply: bool
+    params: Any = None
 
 
 def _valid_id(msg_id: Any) -> str | int | None:
@@ -63,7 +65,12 @@ def _expects_reply(message: Any) -> bool:
 
 
 class SpdProtocol(LanguageServerProtocol):
-    """pygls's protocol, but every request gets a reply."""
+    """pygls's protocol, but every request gets a reply, and every edit that is not understood is told."""
+
+    def __init__(self, server: Any, converter: Any) -> None:
+        super().__init__(server, converter)
+        converter.register_structure_hook(str, odd_messages.only_string)
+        self.on_lost_edit: Callable[[Any], None] = lambda params: None
 
     @property
     def shutdown_requested(self) -> bool:
@@ -100,14 +107,14 @@ class SpdProtocol(LanguageServerProtocol):
             return MalformedMessage(msg_id, method if is_name else "", error, raw_id is not None)
         try:
             params = data.get("params")
-            message = self._converter.structure(data, self._message_type(data))
+            message = odd_messages.structure(self._converter, data, self._message_type(data), method)
             if isinstance(message, (JsonRPCNotification, JsonRPCRequestMessage)):
                 message.params = params  # pygls replaces objects by named tuples, which loses keys
             return message
         except Exception as error:
             log.warning("malformed %s: %s", method or "reply", type(error).__name__)
             invalid_params = JsonRpcInvalidParams(f"invalid parameters for {method}")
-            return MalformedMessage(msg_id, method, invalid_params, msg_id is not None)
+            return MalformedMessage(msg_id, method, invalid_params, msg_id is not None, data.get("params"))
 
     def _message_type(self, data: dict[str, Any]) -> type[Any]:
         if "method" in data:
@@ -128,6 +135,8 @@ class SpdProtocol(LanguageServerProtocol):
         elif _expects_reply(message):
             msg_id = _valid_id(message.get("id")) if isinstance(message, dict) else getattr(message, "id", None)
             self._send_error(msg_id, error)
+        elif self._workspace is not None and message.method in odd_messages.EDITS:
+            self.on_lost_edit(message.params)
 
     def reject_unreadable(self, error: Exception, source: object = None) -> None:
         """Reply to bytes that are not JSON, without an id."""

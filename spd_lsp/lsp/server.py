@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from ngram_builders.registry.registry import Registry
+from ngram_builders.sources.discovery import display_path
 from spd_lsp import __version__
 from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous, typed_since
@@ -83,6 +85,7 @@ class SpdServer(LanguageServer):
         self.snoozes_until = 0.0
         self.editor_process: int | None = None  # if it runs on this machine
         self.status = Status()
+        self.protocol.on_lost_edit = self.note_lost_edit
         self.served: tuple[str, Sequence[str]] = "", ()  # the tables of the document last asked for
         self.model_settings: Settings | None = None  # those of the last attempt to load a model
         self.loading = CancellationToken()
@@ -237,7 +240,16 @@ class SpdServer(LanguageServer):
             return f"{OFF} for {document.language_id}"
         if document.may_hold_secrets:
             return MAY_HOLD_SECRETS
+        if document.is_out_of_step:
+            return _out_of_step(document.uri)
         return self.status.message if self.status.kind == "error" else ""
+
+    def note_lost_edit(self, params: Any) -> None:
+        """Offer nothing in the documents that an edit was of which is not understood, and say so."""
+        for document in self.workspace.documents_of(params):
+            document.is_out_of_step = True
+            self.recent.drop(document.uri)
+            self.show_once(_out_of_step(document.uri), types.MessageType.Warning)
 
     async def tables_for(self, document: LspDocument) -> Sequence[str]:
         """The names of the tables that serve a document; while the worker is busy, what is known of it."""
@@ -322,6 +334,12 @@ class SpdServer(LanguageServer):
         self.prefetcher.stop()
         self.worker.close()
         super().shutdown()  # type: ignore[no-untyped-call]
+
+
+def _out_of_step(uri: str) -> str:
+    """What to do about a document whose text here may be another than the editor's."""
+    name = display_path(PurePosixPath(unquote(urlsplit(uri).path)).name)
+    return f"the editor sent an edit of {name} that is not understood; save it, or close and open it again"
 
 
 def _as_counted(request: CompletionRequest, result: CompletionResult) -> Offered:

@@ -7,19 +7,17 @@ answer is left alone for a while. Knows no ids, tables or drafts.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import json
 import math
 import os
 import re
-import select
-import socket
-import threading
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -33,7 +31,8 @@ _ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
 _FIRST_PAUSE = 1.0  # seconds until a server that failed is asked again, longer each time
 _LONGEST_PAUSE = 60.0
 _POLL_SECONDS = 0.02  # between two looks whether somebody still waits
-_MAX_ANSWER = 4 << 20  # bytes
+_MAX_ANSWER = 1 << 20  # bytes
+_MAX_TOKEN = 128  # bytes; blanks are the longest tokens
 _UNTOLD = math.log(0.5)  # of a text whose probability is not told
 _UNSUPPORTED = (400, 404, 501)  # how servers refuse the text right of the cursor
 
@@ -67,10 +66,10 @@ class Written:
 
 
 class _Refused(Exception):
-    """A server's answer that is an error."""
+    """No answer, one that is an error, or one that is not understood, which has no status."""
 
     def __init__(self, status: int, reason: str) -> None:
-        super().__init__(f"{status}: {reason}")
+        super().__init__(f"{status}: {reason}" if status else reason)
         self.status = status
 
 
@@ -92,12 +91,11 @@ class ModelServer:
         parts = urlsplit(address)
         self.address = address
         self.problem = ""  # why it did not answer
-        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        self._host = parts.netloc
-        self._path = parts.path.rstrip("/")
+        self._base = parts._replace(path=parts.path.rstrip("/"), fragment="").geturl()
+        self._certificates = ssl.create_default_context() if parts.scheme == "https" else False
         self._model = parts.fragment
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._speaks_openai = self._path.endswith("/v1")
+        self._headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._speaks_openai = self._base.endswith("/v1")
         self._refused: set[bool] = set()  # ways to ask: with what stands right of the cursor, and without
         self._tells_whole_texts = False  # several at once, as `spd-lsp serve --http` does
         self._clock = clock
@@ -120,9 +118,8 @@ class ModelServer:
 
         try:
             written = self._write(question, check_time)
-        except (_Refused, OSError, HTTPException, ValueError, LookupError, TypeError, RecursionError) as error:
-            reason = str(error) or type(error).__name__
-            self.problem = f"the model server {self.address} does not answer ({reason[:200]})"
+        except (_Refused, TimeoutError) as error:
+            self.problem = f"the model server {self.address} does not answer ({str(error)[:200]})"
             self._next_try = self._clock() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
             return []
@@ -152,7 +149,9 @@ class ModelServer:
     def _continued(self, question: Question, begun: Sequence[bytes], texts: int, check: Check) -> list[Written]:
         """How each of several beginnings goes on; where the server refuses one way to ask, the other is taken."""
         if self._speaks_openai and not self._model:
-            self._model = self._ask("GET", "/models", [None], check)[0]["data"][0]["id"]
+            (self._model,) = self._ask(
+                "GET", "/models", [None], lambda answer: [_text(answer["data"][0]["id"])], check
+            )
         way = bool(question.after)
         if way in self._refused:
             return self._asked(question, begun, texts, check, with_after=not way)
@@ -182,46 +181,55 @@ class ModelServer:
             sides = {"input_prefix": before, "input_suffix": question.after, "prompt": more}
             bodies.append(limits | own | (sides if with_after else {"prompt": before + more}))
         path = "/completions" if self._speaks_openai else "/infill" if with_after else "/completion"
-        answers = self._ask("POST", path, bodies, check)
-        return [_written(one) for answer in answers for one in _alternatives(answer)]
+        return self._ask(
+            "POST", path, bodies, lambda answer: list(_texts(answer, texts, question, likeliest)), check
+        )
 
-    def _ask(self, method: str, path: str, bodies: Sequence[Any], check: Check) -> list[Any]:
-        """The answers to several requests, which are sent at once."""
-        connections = [self._connection(self._host, timeout=_CONNECT_SECONDS) for _ in bodies]
-        # A server that sends a byte now and then never times out while one reads.
-        limit = threading.Timer(_ANSWER_SECONDS, _hang_up, [connections])
-        limit.daemon = True
-        limit.start()
+    def _ask(
+        self, method: str, path: str, bodies: Sequence[Any], read: Callable[[Any], list[Any]], check: Check
+    ) -> list[Any]:
+        """What is read of the answers to several requests, which are sent at once."""
+        contents = asyncio.run(self._contents(method, self._base + path, bodies, check))
         try:
-            for connection, body in zip(connections, bodies, strict=True):
-                sent = None if body is None else json.dumps(body)
-                connection.request(method, self._path + path, sent, self._headers)
-            return [_answer(connection, check) for connection in connections]
-        finally:
-            limit.cancel()
-            for connection in connections:
-                connection.close()
+            read_of = [read(json.loads(content)) for content in contents]
+            if not all(read_of):
+                raise ValueError("an answer without a text")
+            return [one for each in read_of for one in each]
+        except Exception as error:  # whatever a server makes up
+            raise _Refused(0, f"its answer is not understood: {type(error).__name__}") from None
 
+    async def _contents(self, method: str, url: str, bodies: Sequence[Any], check: Check) -> list[bytes]:
+        import httpx2  # a tenth of a second, and most people have no model server
 
-def _hang_up(connections: Sequence[HTTPConnection]) -> None:
-    """End what is being read of several answers."""
-    for connection in connections:
-        with suppress(AttributeError, OSError):  # not connected, or not any more
-            connection.sock.shutdown(socket.SHUT_RDWR)
+        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        options: dict[str, Any] = {"headers": self._headers, "timeout": timeout, "verify": self._certificates}
 
+        async def content(body: Any) -> bytes:
+            async with client.stream(method, url, json=body) as response:
+                content = b""
+                async for part in response.aiter_raw():
+                    content += part
+                    if len(content) > _MAX_ANSWER:
+                        raise _Refused(0, f"its answer is longer than {_MAX_ANSWER >> 20} MB")
+            if response.status_code != 200:
+                raise _Refused(response.status_code, _reason(content) or response.reason_phrase)
+            return content
 
-def _answer(connection: HTTPConnection, check: Check) -> Any:
-    """A server's answer, once it is there."""
-    while not select.select([connection.sock], [], [], _POLL_SECONDS)[0]:
-        check()
-    response = connection.getresponse()
-    content = b""
-    while len(content) < _MAX_ANSWER and (part := response.read1(_MAX_ANSWER)):
-        check()
-        content += part
-    if response.status != 200:
-        raise _Refused(response.status, _reason(content) or response.reason)
-    return json.loads(content)
+        async with httpx2.AsyncClient(trust_env=False, **options) as client:  # no proxies, no other passwords
+            asked = [asyncio.ensure_future(content(body)) for body in bodies]
+            try:
+                waiting = set(asked)
+                while waiting:
+                    done, waiting = await asyncio.wait(waiting, timeout=_POLL_SECONDS)
+                    check()
+                    for error in filter(None, (one.exception() for one in done)):
+                        known = isinstance(error, _Refused)
+                        raise error if known else _Refused(0, str(error) or type(error).__name__) from None
+            finally:
+                for one in asked:
+                    one.cancel()
+                await asyncio.gather(*asked, return_exceptions=True)
+        return [one.result() for one in asked]
 
 
 def _reason(content: bytes) -> str:
@@ -233,43 +241,49 @@ def _reason(content: bytes) -> str:
         return ""
 
 
-def _alternatives(answer: Any) -> list[Any]:
-    """The texts of an answer in either API."""
-    if isinstance(answer, list):
-        return answer
-    return list(answer["choices"]) if "choices" in answer else [answer]
+def _texts(answer: Any, texts: int, question: Question, likeliest: int) -> Iterator[Written]:
+    """The texts of an answer in either API, no more and no longer than was asked for."""
+    alternatives = answer if isinstance(answer, list) else answer.get("choices", [answer])
+    for one in alternatives[:texts]:
+        text = _text(one["content"] if "content" in one else one["text"]).encode(errors="replace")
+        text = text[: question.tokens * _MAX_TOKEN]
+        ends = one.get("stop_type", one.get("finish_reason")) not in ("limit", "length")
+        tokens = tuple(islice(_tokens(one, likeliest), question.tokens))
+        told = b"".join(token.text for token in tokens)
+        if tokens and told.startswith(text):
+            yield Written(tokens, ends)
+        elif tokens and text.startswith(told):  # the last token, in which the text ends, may be left out
+            mean = sum(token.logprob for token in tokens) / len(tokens)
+            yield Written((*tokens, Token(text[len(told) :], mean)), ends)
+        else:
+            probability = one.get("probability")
+            yield Written((Token(text, _logprob(math.log(probability)) if probability else _UNTOLD),), ends)
 
 
-def _written(one: Any) -> Written:
-    """A text of an answer in either API."""
-    text = str(one["content"] if "content" in one else one["text"]).encode(errors="replace")
-    ends = one.get("stop_type", one.get("finish_reason")) not in ("limit", "length")
-    tokens = tuple(_tokens(one))
-    told = b"".join(token.text for token in tokens)
-    if tokens and told.startswith(text):
-        return Written(tokens, ends)
-    if tokens and text.startswith(told):  # the last token, in which the text ends, may be left out
-        mean = sum(token.logprob for token in tokens) / len(tokens)
-        return Written((*tokens, Token(text[len(told) :], mean)), ends)
-    probability = one.get("probability")
-    return Written((Token(text, _logprob(math.log(probability)) if probability else _UNTOLD),), ends)
-
-
-def _tokens(one: Any) -> Iterator[Token]:
+def _tokens(one: Any, likeliest: int) -> Iterator[Token]:
     """What is told of each token: llama.cpp's list, or OpenAI's lists of texts and numbers."""
     told = one.get("logprobs") or {}
     listed = one.get("completion_probabilities") or told.get("content") or ()
     for token in listed:
-        others = tuple((_bytes(other), _logprob(other["logprob"])) for other in token["top_logprobs"])
+        others = tuple((_bytes(other), _logprob(other["logprob"])) for other in token["top_logprobs"][:likeliest])
         yield Token(_bytes(token), _logprob(token["logprob"]), others)
     places = told.get("top_logprobs") or [{}] * len(told.get("tokens", ()))
     for text, logprob, place in zip(told.get("tokens", ()), told.get("token_logprobs", ()), places, strict=True):
-        others = tuple((other.encode(), _logprob(number)) for other, number in (place or {}).items())
-        yield Token(text.encode(), _logprob(logprob), others)
+        told_others = islice((place or {}).items(), likeliest)
+        others = tuple((other.encode()[:_MAX_TOKEN], _logprob(number)) for other, number in told_others)
+        yield Token(text.encode()[:_MAX_TOKEN], _logprob(logprob), others)
+
+
+def _text(value: Any) -> str:
+    """A text, and nothing that can be written as one."""
+    if not isinstance(value, str):
+        raise TypeError("expected a string")
+    return value
 
 
 def _bytes(token: Any) -> bytes:
-    return bytes(token["bytes"]) if token.get("bytes") is not None else str(token["token"]).encode()
+    told = token.get("bytes")
+    return (bytes(list(told[:_MAX_TOKEN])) if told is not None else _text(token["token"]).encode())[:_MAX_TOKEN]
 
 
 def _logprob(number: Any) -> float:

@@ -249,3 +249,17 @@ def bigram_table(tmp_path):
         return path, dict(zip(ids.tolist(), ids[1:].tolist(), strict=False))
 
     return make
+
+
+def test_more_tokens_than_the_model_was_made_for_are_warned_of():
+    short = random_network(LlamaConfig(**{**SMALL, "max_position_embeddings": 16}))
+    with pytest.warns(UserWarning, match="texts of 18 tokens were asked for; this model was made for 16"):
+        written(short, [ids_of(10)])
+    written(short, [ids_of(8)])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without CUDA")
+@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
+def test_an_offloaded_cache_without_cuda_is_refused(llama, cache):
+    with pytest.raises(ValueError, match=r"needs CUDA.*cache_implementation"):
+        written(llama, PROMPTS, cache_implementation=cache)

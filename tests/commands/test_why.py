@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,11 @@ def test_what_was_written_beside_a_table_is_asked_with_it(run, shop):
     assert [line.strip().split(":")[0] for line in lines[2:4]] == ["bank.py", "shop.py"]
     assert lines[1].endswith("2 places, 2 files")
     assert "copy.py:2:5: return zebra.over(the_hills)" in run("ngrams", "why", "return zebra.over(the_hills)")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such names")
+def test_a_name_with_a_line_end_stays_on_its_line(run, shop):
+    (shop / "new\nline.py").write_text(BANK.replace("transfer", "move_all"), encoding="utf-8")
+    run("build-ngrams", shop)
+    lines = run("ngrams", "why", "def move_all(source, target, amount):").splitlines()
+    assert any(line.startswith("    new\\nline.py:1:1: def move_all") for line in lines)

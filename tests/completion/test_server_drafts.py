@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 
 from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.server_drafts import server_drafts
+from spd_lsp.models.model_server import Question, Written
 from spd_lsp.settings import Settings
 from tests.models.model_servers import told_server
-from tests.planted import lines, private_key
+from tests.planted import ALPHANUMERIC, BASE64, letters, lines, private_key
+from tests.secret_shapes import SHAPES
 
 
 def token(text: str, logprob: float, *others: tuple[str, float]) -> dict[str, Any]:
@@ -119,3 +124,90 @@ def test_a_named_format_lays_out_one_text_for_servers_that_read_none_right_of_th
     sent = told.sent
     assert sent[0][0] == "/completion"
     assert sent[0][2]["prompt"] == "<|fim_prefix|>x = 1\ny = <|fim_suffix|>\nz<|fim_middle|>"
+
+
+class Recorder:
+    """Stands in for a server: keeps what it would be sent, and does not answer."""
+
+    def __init__(self) -> None:
+        self.sent = ""
+
+    def write(self, question: Question, check: object) -> list[Written]:
+        self.sent = question.before + question.after
+        return []
+
+
+def leaves(completer: Completer, source: str, cursor: int) -> str:
+    """What of a document a server is sent."""
+    server = Recorder()
+    context = build_context(source, cursor, "python", completer.context_budget, completer.tokens.count)
+    texts = DraftText(completer.tokens, completer.prompt(context), context)
+    found = server_drafts(server, texts, source, texts.request(None), completer.settings, lambda: None)  # type: ignore[arg-type]
+    assert found is None
+    return server.sent
+
+
+_CODE = "import os\n\n\ndef connect(url):\n    return os.popen(url)\n\n\n"
+
+
+@pytest.mark.slow
+def test_next_to_nothing_is_sent_of_a_secret_while_it_is_typed(told: Told):
+    """Key by key, with and without what an editor closes behind the cursor."""
+    sent: dict[str, int] = {}
+    for name, before, secret, after in SHAPES:
+        closed = after.partition("\n")[0]
+        for typed in range(1, len(secret) + 1):
+            for behind in {"", closed}:
+                start = _CODE + before + secret[:typed]
+                given = leaves(told.completer, f"{start}{behind}\nx = 1\n", len(start))
+                sent[name] = max(sent.get(name, 0), typed if given else 0)
+    some = {name: typed for name, typed in sent.items() if typed}
+    assert len(SHAPES) == 120 and len(some) <= 10, some
+    assert max(some.values()) < 30, some
+
+
+TYPED = {
+    "aws": ('aws_secret_access_key = "', letters(BASE64, 40)),
+    "password": ('password = "', "Kestrel!4821"),
+    "pass": ('db_pass = "', "Kestrel!4821"),
+    "github": ('x = "', "ghp_" + letters(ALPHANUMERIC, 36)),
+    "bare": ("PASSWORD=", "Kestrel!4821"),
+    "below its name": ('password = (\n    "', "Kestrel!4821"),
+    "value of a name": ('- name: DB_PASSWORD\n  value: "', "Kestrel!4821"),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_secret_that_is_typed_is_not_sent_to_a_server(told: Told, name: str):
+    before, secret = TYPED[name]
+    source = _CODE + before
+    for typed in (1, 3, len(secret) // 2, len(secret) - 1, len(secret)):
+        complete(told.completer, source + secret[:typed])
+    sent = [json.dumps(body) for *_, body in told.sent]
+    assert not any("ghp_" in body for body in sent) if name == "github" else sent == []
+
+
+@pytest.mark.parametrize("name", [name for name in TYPED if name != "below its name"])
+@pytest.mark.parametrize("where", ["above", "below"])
+def test_an_unfinished_secret_elsewhere_is_not_sent(told: Told, name: str, where: str):
+    before, secret = TYPED[name]
+    line, here = before + secret, "    warehouse."
+    source = f"{line}\n{_CODE}{here}" if where == "above" else f"{_CODE}{here}\n\n{line}\n"
+    cursor = source.index(here) + len(here)
+    told.completer.complete(source, cursor, "python", explicit=True)
+    assert told.sent, "the rest of the text is sent"
+    assert not any(secret[:8] in json.dumps(body) for *_, body in told.sent)
+
+
+def test_of_a_line_that_lists_secrets_nothing_is_sent(told: Told):
+    listed = "; ".join(f"password{n} = '{letters(ALPHANUMERIC, 14, n)}!7'" for n in range(1_100))
+    complete(told.completer, f"{listed}")
+    told.completer.complete(f"x = \n{listed}\n", 4, "python", explicit=True)
+    told.completer.complete(f"{listed}\nx = ", len(listed) + 5, "python", explicit=True)
+    assert told.sent == []
+
+
+def test_of_a_long_line_with_a_secret_not_even_the_end_is_sent(told: Told):
+    line = f'connect(password="Kestrel!4821", {"x=1, " * 2_000}y='
+    complete(told.completer, line)
+    assert told.sent == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
+from spd_lsp.completion.fill_formats import FILL_FORMATS, FillFormat
+from spd_lsp.http.fill_prompts import Prompt, read_prompt
 from tests.http.http_server import HttpServer, run_server
 from tests.lsp.test_blocks import SOURCE as BLOCK_BEGINS
 from tests.processes import wait_until
@@ -87,6 +90,20 @@ def test_files_that_come_along_count_as_open_until_they_no_longer_come(server: H
     assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked, input_extra=secret))
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system tells no memory of others")
+def test_long_files_that_were_sent_are_not_kept(tmp_path: Path):
+    with run_server(tmp_path, "--model", "none") as server:
+        used = []
+        for number in range(20):
+            text = "".join(f"value_{number}_{line} = compute({line})\n" for line in range(200_000))
+            extra = [{"filename": f"file_{number}.py", "text": text}]
+            server.post("/infill", input_prefix="x = ", input_extra=extra, n_predict=0)
+            pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+            used.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+    assert used[-1] - used[4] < 100, used
+
+
 def test_a_path_in_the_folder_of_the_start_chooses_syntax_and_tables(server: HttpServer):
     asked = {"input_prefix": "warehouse.", "explicit": True}
     assert "reserve_pallets" in server.post("/infill", **asked, path="shop/order.py")["content"]
@@ -149,6 +166,117 @@ def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(ser
         one["text"] for one in plain
     ]
     assert not any(one["text"].endswith(")") for one in plain[:1])
+
+
+_BEFORE, _AFTER = "import os\nfor name in os.", "\n    print(name)\n"
+_ABOVE, _RECENT = _BEFORE.splitlines(keepends=True)
+_TEXTS = {"{before}": _BEFORE, "{above}": _ABOVE, "{recent}": _RECENT, "{after}": _AFTER}
+
+
+def _laid_out(form: FillFormat) -> str:
+    """The prompt of a family, as its tokens are written as text."""
+    parts = (_TEXTS.get(part) or part.replace("▁<", " <") + " " * part.startswith("▁<") for part in form.parts)
+    return "".join(parts).lstrip(" ")
+
+
+def _prefix_first(form: FillFormat) -> str:
+    """The same with all that is left of the cursor first, as most clients write it."""
+    suffix = form.parts[form.parts.index("{after}") - 1]
+    before, *rest = [mark for mark in form.marks if mark != suffix]
+    if before.startswith("▁"):
+        return f"<PRE> {_BEFORE} <SUF>{_AFTER} <MID>"
+    return f"{before}{_BEFORE}{suffix}{_AFTER}{''.join(rest)}"
+
+
+_STARCODER = f"<fim_prefix>{_BEFORE}<fim_suffix>{_AFTER}<fim_middle>"
+_QWEN = f"<|fim_prefix|>{_BEFORE}<|fim_suffix|>{_AFTER}<|fim_middle|>"
+_DEEPSEEK = f"<｜fim▁begin｜>{_BEFORE}<｜fim▁hole｜>{_AFTER}<｜fim▁end｜>"
+IN_TOKENS = {
+    **{one.name: _laid_out(one) for one in FILL_FORMATS},
+    **{f"{one.name}, prefix first": _prefix_first(one) for one in FILL_FORMATS},
+    "qwen with a repository": f"<|repo_name|>x\n<|file_sep|>a.py\n{_QWEN}",
+    "qwen with files": f"<|repo_name|>x\n<|file_sep|>b.py\nx = 1\n<|file_sep|>a.py\n{_QWEN}",
+    "starcoder with a name": f"<filename>a.py\n{_STARCODER}",
+    "starcoder with a name inside": _STARCODER.replace("import", "<filename>a.py\nimport"),
+    "starcoder2 with files": f"<repo_name>x<file_sep>b.py\nx = 1\n<file_sep>a.py\n{_STARCODER}",
+    "starcoder with the suffix first": f"<fim_prefix><fim_suffix>{_AFTER}<fim_middle>{_BEFORE}",
+    "qwen with a line end": f"{_QWEN}\n",
+    "deepseek with a beginning": f"<｜begin▁of▁sentence｜>{_DEEPSEEK}",
+    "code-llama with the suffix first": f"<s><PRE> <SUF>{_AFTER} <MID> {_BEFORE}",
+    "codestral with files": f"[SUFFIX]{_AFTER}[PREFIX]+++++ b.py\nx = 1\n+++++ a.py\n{_BEFORE}",
+}
+
+
+@pytest.mark.parametrize("name", IN_TOKENS)
+def test_a_prompt_in_any_family_s_tokens_is_both_sides_of_the_cursor(name: str):
+    read = read_prompt(IN_TOKENS[name])
+    assert (read.before, read.after) == (_BEFORE, _AFTER)
+    assert (read.path == "a.py") == any(
+        word in name for word in ("a name", "repository", "files")
+    ) or "gemma" in name
+    assert [(path, text.strip()) for path, text in read.others] == [("b.py", "x = 1")] * (
+        "b.py" in IN_TOKENS[name]
+    )
+
+
+def test_such_a_prompt_is_completed_as_the_same_texts_are(server: HttpServer):
+    asked = {"n": 3, "max_tokens": 8, "language": "python"}
+    plain = server.post("/v1/completions", prompt=_BEFORE, suffix=_AFTER, **asked)["choices"]
+    for one in ("qwen", "deepseek, prefix first", "code-llama", "starcoder with a name", "codestral"):
+        found = server.post("/v1/completions", prompt=IN_TOKENS[one], **asked)["choices"]
+        assert [choice["text"] for choice in found] == [choice["text"] for choice in plain], one
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<|fim_begin|>x<|fim_hole|>y<|fim_end|>",
+        "<FIM_PREFIX>x<FIM_SUFFIX>y<FIM_MIDDLE>",
+        "<fim_prefix>x",
+        "<fim_prefix>x<fim_suffix>y",
+        "<fim_prefix>x<fim_suffix>y<fim_suffix>z<fim_middle>",
+        "<|fim_prefix|>x<fim_suffix>y<|fim_middle|>",
+        "def f():\n    <FILL_ME>\n    return 1",
+        "<|im_start|>user\nx<|im_end|>",
+        "<PRE> x <SUF>y",
+        "[SUFFIX]x",
+        "<[fim-suffix]>x",
+        "<|repo_name|>x\n<|file_sep|>a.py\nx = ",
+    ],
+)
+def test_tokens_that_nobody_knows_are_refused(server: HttpServer, prompt: str):
+    status, message = server.refusal("/v1/completions", json.dumps({"prompt": prompt}))
+    assert status == 400 and "'suffix'" in message and "qwen" in message
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<html>\n<p>",
+        "[PREFIXES]\nx = ",
+        "x = '<fim_prefix>' + y\n",
+        'PIPES = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")\n',
+        "List<Fillable> x = ",
+        "return <FillForm>\n    <AutoFill>x</AutoFill>\n",
+        "vector<fill> x = ",
+        "<template>\n<div>",
+        "+++++ x\n",
+    ],
+)
+def test_source_code_is_no_such_prompt(prompt: str):
+    assert read_prompt(prompt) == Prompt(prompt)
+
+
+def test_no_token_is_written_where_none_is_wanted_and_a_prompt_is_echoed(server: HttpServer):
+    prompt = ABOVE + "parser = argparse."
+    asked = {"prompt": prompt, "path": "app.py"}
+    passes = server.metric("spd_lsp_forward_passes_total")
+    nothing = server.post("/v1/completions", **asked, max_tokens=0)
+    assert nothing["choices"][0]["text"] == "" and nothing["usage"]["completion_tokens"] == 0
+    assert server.post("/v1/completions", **asked, max_tokens=0, echo=True)["choices"][0]["text"] == prompt
+    assert server.metric("spd_lsp_forward_passes_total") == passes
+    text = server.post("/v1/completions", **asked, echo=True)["choices"][0]["text"]
+    assert text.startswith(f"{prompt}ArgumentParser(")
 
 
 @pytest.mark.parametrize(

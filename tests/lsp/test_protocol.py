@@ -28,7 +28,6 @@ async def code_of(reply: asyncio.Future[Any]) -> int:
         {"textDocument": {"uri": URI}},
         {"textDocument": {"uri": URI}, "position": {"line": -1, "character": 0}},
         {"textDocument": {"uri": URI}, "position": {"line": "secret", "character": 0}},
-        {"textDocument": {"uri": URI}, "position": {"line": 0, "character": 0}, "context": {"triggerKind": 0}},
         [1, 2],
         "secret",
     ],

@@ -120,13 +120,32 @@ def _fetch_file(repository: str, file: _RemoteFile, folder: Path, report: Callab
             return
         part, begun = _part(folder, file)
         report(begun)
-        with part.open("ab") as target:
+        with _Bounded(part, file) as target:
             options: dict[str, Any] = {"headers": build_hf_headers(), "tqdm_class": _bar(report)}
             http_get(file.url, target, resume_size=begun, expected_size=file.size, **options)
         if (found := _digest(part, file)) != file.digest:
             part.unlink()
             raise _wrong_digest(repository, file, file.digest, found)
         part.replace(path)
+
+
+class _Bounded(io.BufferedWriter):
+    """The unfinished file, of which no more is written than the server said that there is."""
+
+    def __init__(self, path: Path, file: _RemoteFile) -> None:
+        super().__init__(io.FileIO(path, "a"))
+        self._path, self._file = path, file
+
+    def write(self, data: Any) -> int:
+        """See io; what is too long is of no use."""
+        if self.tell() + len(data) > self._file.size:
+            self._path.unlink(missing_ok=True)
+            size = format_bytes(self._file.size)
+            raise UserError(
+                f"the server sends more than the {size} that it named for {self._file.name}; nothing was kept; "
+                "try another mirror (HF_ENDPOINT)"
+            )
+        return super().write(data)
 
 
 def _digest(path: Path, file: _RemoteFile) -> str:

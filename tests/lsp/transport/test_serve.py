@@ -194,6 +194,24 @@ async def test_metrics_and_health_are_served_beside_the_socket_without_a_word_of
         assert get(health.replace("/health", "/other"))[0] == 404
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+async def test_connections_to_the_metrics_that_drip_lock_nobody_out(tmp_path: Path):
+    with run_listener(tmp_path, "--metrics", "127.0.0.1:0") as server, contextlib.ExitStack() as dripping:
+        address = server.wait_for_log("metrics at").split()[-1]
+        port = int(address.rsplit(":", 1)[1].partition("/")[0])
+        before = threads_of(server.process.pid)
+        for _ in range(300):
+            dripping.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(b"GET /hea")
+        assert get(address.replace("/metrics", "/health")) == (200, '{"status": "ok"}\n')
+        assert threads_of(server.process.pid) <= before + 20
+        async with editor_at(server) as editor:
+            assert (await editor.status())["kind"] == "normal"
+
+
+def threads_of(process: int) -> int:
+    return len(list(Path(f"/proc/{process}/task").iterdir()))
+
+
 MODULE = "".join(
     f"def compute_{n}(values):\n    return [value + {n} for value in values]\n\n\n" for n in range(60)
 )

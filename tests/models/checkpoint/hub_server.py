@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,6 +26,8 @@ class Hub(ThreadingHTTPServer):
         self.ranges: list[str] = []  # of each request for content
         self.cuts: list[int] = []  # after how many bytes the next answers end
         self.ignores_ranges = False
+        self.is_endless = False  # whether files are followed by more, until nobody reads it
+        self.written = 0  # bytes of that
         self.sent = threading.Event()  # once some of a file has been sent
         self.goes_on = threading.Event()  # without which no file is sent to its end
         self.goes_on.set()
@@ -78,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
         begin = 0 if self.server.ignores_ranges or not asked else int(asked.removeprefix("bytes=").rstrip("-"))
         headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"} if begin else {}
         end = self.server.cuts.pop(0) if self.server.cuts else len(content)
+        if self.server.is_endless:
+            self.send_more(content)
+            return
         self.answer(206 if begin else 200, headers | {"Content-Length": str(len(content) - begin)})
         half = (begin + min(end, len(content))) // 2
         self.wfile.write(content[begin:half])
@@ -87,6 +92,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[half:end])
         self.wfile.flush()
         self.close_connection = end < len(content)
+
+    def send_more(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        with suppress(OSError):
+            while self.server.written < 200 * len(content):
+                self.server.written += self.wfile.write(content)
 
     def answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)

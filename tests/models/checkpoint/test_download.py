@@ -56,6 +56,21 @@ def test_a_broken_connection_is_continued_where_it_broke(hub: Hub):
     assert len(hub.ranges) == 2 and 0 < int(hub.ranges[1].removeprefix("bytes=").rstrip("-")) <= 300_000
 
 
+@pytest.mark.parametrize("begun", [0, 300_000])
+def test_a_server_that_never_ends_is_read_no_further_than_the_size_that_it_named(hub: Hub, begun: int):
+    if begun:
+        hub.cuts = [begun, *[0] * 10]
+        with pytest.raises(UserError, match="could not be downloaded"):
+            fetched()
+    hub.is_endless = True
+    with pytest.raises(UserError, match=r"sends more than the 1\.0 MB that it named for coder-q8_0\.gguf"):
+        fetched()
+    assert hub.written < 20 * len(CONTENT)
+    assert files_in(models_folder()) == set()
+    hub.is_endless, hub.cuts = False, []
+    assert (fetched() / NAME).read_bytes() == CONTENT
+
+
 def test_a_download_that_fails_is_resumed_by_the_next_one(hub: Hub):
     hub.cuts = [300_000, *[0] * 10]  # bytes: the server is lost for good
     with pytest.raises(UserError, match=r"could not be downloaded .*what was fetched so far is kept"):

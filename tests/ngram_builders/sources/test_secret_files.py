@@ -16,12 +16,12 @@ HELD = """
 .env .env.local prod.env .envrc server.pem Server.KEY tls.cert tls.crt store.p12 apple.p8 vault.kdbx id_rsa
 id_ed25519.pub deploy_rsa secrets.yaml secrets.py credentials .netrc .npmrc .pypirc .git-credentials prod.tfvars
 terraform.tfstate .htpasswd kubeconfig .aws/credentials .aws/config .docker/config.json .ssh/config
-.kube/config credentials.json
+.kube/config credentials.json AuthKey_2X9R4HXF34.p8
 .config/gh/hosts.yml .m2/settings.xml
 """
 FREE = """
 environment.py keys.py monkey.py key.ts config.json docker/config.json aws/config kube/config.go secretary.py
-settings.xml ssh/config.py tokens.py certificate.rs credentials.go secrets_test.go Secrets.java
+settings.xml game.p8 ssh/config.py tokens.py certificate.rs credentials.go secrets_test.go Secrets.java
 .github/workflows/ci.yml
 """
 

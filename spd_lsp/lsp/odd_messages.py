@@ -1,0 +1,85 @@
+"""Messages that do not keep to the protocol: what this server does not use it does not judge.
+
+In: a message as JSON, and its type. Out: the typed message, without those parts that do not fit and may be left
+out. An edit is taken whole or not at all; null is as good as nothing there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cattrs import BaseValidationError, ClassValidationError, Converter, IterableValidationError
+from lsprotocol import types
+
+EDITS = frozenset({types.TEXT_DOCUMENT_DID_CHANGE, types.NOTEBOOK_DOCUMENT_DID_CHANGE})
+_UNUSED_IN_EDITS = frozenset({"rangeLength", "metadata", "executionSummary"})
+# What LSP requires and this server does without.
+_STANDS_FOR: dict[type[Any], dict[str, Callable[[], Any]]] = {
+    types.InitializeParams: {"capabilities": dict},
+    types.WorkspaceFolder: {"name": str},
+    types.TextDocumentItem: {"version": int, "languageId": str},
+    types.NotebookDocument: {"version": int},
+    types.VersionedTextDocumentIdentifier: {"version": int},
+    types.VersionedNotebookDocumentIdentifier: {"version": int},
+}
+
+
+def only_string(value: Any, kind: Any = str) -> str:
+    """A string as it is: cattrs would make one of anything, `None` of null."""
+    if not isinstance(value, str):
+        raise TypeError("expected a string")
+    return value
+
+
+def structure(converter: Converter, message: Any, kind: type[Any], method: str | None) -> Any:
+    """The typed message; raises if what is left of it does not fit."""
+    while True:
+        try:
+            return converter.structure(message, kind)
+        except BaseValidationError as error:
+            if not _take_out(message, error, is_edit=method in EDITS):
+                raise
+
+
+def _take_out(value: Any, error: Exception, *, is_edit: bool) -> bool:
+    """Take out of a value what does not fit; whether that can be done, or the value itself does not fit."""
+    if isinstance(error, IterableValidationError) and isinstance(value, list):
+        unfit, rest = error.group_exceptions()
+        parts = [(int(note.index), part) for part, note in unfit]
+        indexes = [index for index, part in parts if not _take_out(value[index], part, is_edit=is_edit)]
+        for index in reversed(indexes):
+            del value[index]
+        return not rest and not (is_edit and indexes)
+    if not isinstance(error, ClassValidationError) or not isinstance(value, dict):
+        return False
+    members, rest = error.group_exceptions()
+    names = {_camel_case(note.name): part for part, note in members}
+    if rest:  # numbers that are out of their ranges
+        names |= dict.fromkeys(
+            [name for name, member in value.items() if isinstance(member, (int, float))], rest[0]
+        )
+    stands_for = _STANDS_FOR.get(error.cl, {})
+    return bool(names) and all(
+        _mend(value, name, part, stands_for, is_edit=is_edit) for name, part in names.items()
+    )
+
+
+def _mend(value: Any, name: str, error: Exception, stands_for: dict[str, Any], *, is_edit: bool) -> bool:
+    """Take a member out, or as much of it as does not fit, or put what stands for it; whether that can be done."""
+    if name in value and _take_out(value[name], error, is_edit=is_edit):
+        return True
+    if name in stands_for:
+        value[name] = stands_for[name]()
+        return True
+    is_told = value.get(name) is not None
+    if name not in value or (is_edit and is_told and name not in _UNUSED_IN_EDITS):
+        return False
+    del value[name]
+    return True
+
+
+def _camel_case(name: str) -> str:
+    """A member's name in JSON. Example: `text_document` -> `textDocument`."""
+    return re.sub("_(.)", lambda found: found[1].upper(), name).removesuffix("_")

@@ -26,10 +26,13 @@ COMPLETION = "textDocument/completion"
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """
 import os, sys, time
+from types import SimpleNamespace
 from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import features
 
 class Endless:
+    tokens = SimpleNamespace(fingerprint="fake")
+
     def update_documents(self, news, asked=""):
         pass
 

@@ -64,7 +64,7 @@ class Stopped(Exception):
 def completer() -> Completer:
     tokens = ModelTokenizer(STARTER)
     tables = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
-    return Completer(load(STARTER, "cpu"), tokens, tables, Settings())
+    return Completer(load(STARTER, "cpu"), tokens, tables, Settings(min_probability=0.0))
 
 
 def complete(completer: Completer, source: str, typed: str) -> CompletionResult:

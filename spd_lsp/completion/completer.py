@@ -130,7 +130,10 @@ class Completer:
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
         searched = mixture.texts if mixture else ()
-        inputs = OfferInputs(document, cursor, texts, occurrences, names, weights, served.is_gone, searched)
+        exports = self._exported_names(document, cursor)
+        inputs = OfferInputs(
+            document, cursor, texts, occurrences, names, weights, served.is_gone, searched, exports
+        )
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
         begins_block = context.shape == "block"
@@ -289,6 +292,12 @@ class Completer:
         if self.languages is None or (language and not related_languages(language).isdisjoint(self.languages)):
             return True
         return self.tables.know(language)
+
+    def _exported_names(self, document: OpenDocument, cursor: int) -> Sequence[str]:
+        """What the module exports of which a list of names stands at the cursor; nothing elsewhere."""
+        if (live := self.tables.live) is None or (buffer := live.buffers.get(document.name)) is None:
+            return ()
+        return self.modules.exports(document, cursor, buffer.place, live.synced.values())
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""

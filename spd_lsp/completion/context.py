@@ -41,6 +41,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
 _DOT = re.compile(r"[\w)\]}\"'][?!]?(?:\.|->|::)$")  # of an expression: a name follows, in any language
 _IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
+_END_OF_IMPORT = re.compile(r"[ \t]*\}[ \t]*from\b")  # whose module is written before its names
 _CLOSED = re.compile(r"[)\]}\"'`]+(?=\n|\Z)")  # what an editor may have closed
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
@@ -333,7 +334,8 @@ def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
     left = page.left[-_MAX_NAME_REACH:]
     if re.match(r"\w", right):
         return "a word goes on right of the cursor"
-    if len(right.strip()) > _MAX_TEXT_RIGHT and not _CLOSING.fullmatch(right.strip()):
+    is_end = _CLOSING.fullmatch(right.strip()) or _END_OF_IMPORT.match(right)
+    if len(right.strip()) > _MAX_TEXT_RIGHT and not is_end:
         return "there is text right of the cursor"
     if _NUMBER.search(left):
         return "a number is being written"

@@ -35,6 +35,7 @@ from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
 
 _IMPORT = re.compile(r"(?:from|import|use|using|#\s*include|require(?:_relative|_once)?)\b")
+_MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
 SECRET_REASON = "every draft held what looks like a secret"
 
 
@@ -50,6 +51,7 @@ class OfferInputs:
     weights: Weights
     is_gone: Callable[[str], bool] | None = None  # whether a name was deleted everywhere; None: none was
     searched: Sequence[SearchedTexts] = ()  # where the occurrences were found
+    exports: Sequence[str] = ()  # in a list of imported names: those that its module has and the list has not
 
     @property
     def context(self) -> Context:
@@ -118,6 +120,11 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         found = texts.continuations(inputs.occurrences)
         ranked = rank_candidates(usable, found, inputs.weights, inputs.can_be_offered)
     ranked = _without_gone_names(ranked, inputs)
+    names = inputs.names()
+    if inputs.exports:
+        begun = word_begun(context.left)
+        ranked = [one for one in ranked if inputs.exports.count((begun + one.text).split(",")[0].strip())]
+        names = dict.fromkeys(inputs.exports[:_MAX_EXPORTS], 1 / len(inputs.exports[:_MAX_EXPORTS]))
     safe = _without_secrets(ranked, context)
     known = keep_parseable(safe, inputs.document, inputs.cursor, most)
     if calibrates:
@@ -125,11 +132,11 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         known = [replace(one, probability=p) for one, p in zip(known, probabilities, strict=True)]
     floor = 0.0 if explicit or not calibrates else settings.min_probability
     begins = calibrates and known and known[0].probability >= floor
-    begun: Mapping[str, float] = {}
+    written: Mapping[str, float] = {}
     if begins:
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
-        begun = beginnings(intermediate, known, inputs.weights, inputs.can_be_offered)
-    chosen = choose_completions(known, begun, inputs.names(), context.left, most, safe)
+        written = beginnings(intermediate, known, inputs.weights, inputs.can_be_offered)
+    chosen = choose_completions(known, written, names, context.left, most, safe)
     shown = [_with_place(one, inputs) for one in chosen if one.probability >= floor]
     return Offer(shown, len(ranked) - len(safe), safe)
 

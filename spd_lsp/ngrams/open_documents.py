@@ -41,6 +41,14 @@ _IMPORT = re.compile(
     r"|(?:const|let|var|local)\b[^\n]{0,200}\brequire|\}[ \t]*from)\b([^\n]{1,400})",
     re.MULTILINE,
 )
+_DEFINED = re.compile(  # at the top of a module: its definitions, and what a package takes from its modules
+    r"^(?:export[ \t]+)?(?:default[ \t]+|async[ \t]+|abstract[ \t]+|declare[ \t]+)?"
+    r"(?:class|def|function|const|let|var|interface|type|enum)[ \t]+([^\W\d]\w*)"
+    r"|^([^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)|^(?:from|export)\b[^\n]*?(?:\bimport\b|\{)([\w, \t]+)",
+    re.MULTILINE,
+)
+_ALL = re.compile(r"^__all__[^\n=]*=\s*[\[(]([^\])]*)", re.MULTILINE)
+_LIST_REACH = 500  # characters of a list of imported names
 _MODULE = re.compile(r"(?<![\w./:-])[\w./:-]*\w|\.+")  # tried once a run of these, so in linear time
 _INNER_FILES = (
     "",
@@ -224,6 +232,21 @@ class ImportedModules:
                 continue
             yield OpenDocument(path, None, document.language, self._text(table, path))
 
+    def exports(self, document: OpenDocument, cursor: int, place: str, tables: Iterable[TableSync]) -> list[str]:
+        """Return the names that may go on with a list of imported ones; none where no table has their module."""
+        if (found := import_list(document.text, cursor)) is None:
+            return []
+        line, listed = found
+        of_module = replace(document, text=line)
+        for owner in tables:
+            path = next(imported_files(of_module, place, owner.table.roots, owner.states), None)
+            if path and path not in owner.ledger.hidden and path not in owner.unread:
+                *before, begun = listed.split(",")
+                known = {name.strip() for name in before}
+                names = exported_names(self._text(owner, path))
+                return [name for name in names if name not in known and name.startswith(begun.strip())]
+        return []
+
     def paths(
         self, document: OpenDocument, place: str, tables: Iterable[TableSync]
     ) -> list[tuple[TableSync, str]]:
@@ -258,6 +281,40 @@ class ImportedModules:
 def _is_below(place: str, roots: Iterable[Path]) -> bool:
     """Whether a file lies in one of these folders."""
     return any(place.startswith(f"{root}{os.sep}") for root in roots)
+
+
+def import_list(text: str, cursor: int) -> tuple[str, str] | None:
+    """An import of the module whose names are listed at a cursor, and the list up to there; None elsewhere.
+
+    Example: `from .shop import Cart, ` -> ("from .shop import x", " Cart, ").
+    """
+    head, found, listed = text[max(0, cursor - _LIST_REACH) : cursor].rpartition("import")
+    words = head.rpartition("\n")[2].split()
+    if (
+        found
+        and len(words) == 2
+        and words[0] == "from"
+        and re.fullmatch(r"[ \t][\w, \t]*|[ \t]*\([\w\s,]*", listed)
+    ):
+        return f"from {words[1]} import x", listed.replace("(", " ")
+    left = text[max(0, cursor - _LIST_REACH) : cursor].rpartition("\n")[2]
+    head, found, listed = left.rpartition("{")
+    rest = text[cursor : cursor + _LIST_REACH].partition("\n")[0]
+    closed, _, module = rest.partition("}")
+    is_list = (
+        found and head.split()[:1] in (["import"], ["export"]) and re.fullmatch(r"[\w, \t]*", listed + closed)
+    )
+    if is_list and module.split()[:1] == ["from"]:
+        return f"import {module.split(maxsplit=1)[1]}", listed
+    return None
+
+
+def exported_names(text: str) -> list[str]:
+    """The names that a module defines at its top or says it exports, in order, without those that are its own."""
+    if listed := _ALL.search(text):
+        return re.findall(r"[\"']([^\W\d]\w*)[\"']", listed[1])
+    found = [name for groups in _DEFINED.findall(text) for name in NAME.findall(" ".join(groups))]
+    return [name for name in dict.fromkeys(found) if name[0] != "_" and name not in ("as", "type")]
 
 
 def _imports_of(text: str) -> tuple[str, ...]:

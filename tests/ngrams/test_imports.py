@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
 from spd_lsp.ngrams.live_index import LiveIndex
-from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument
+from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument, exported_names
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -31,7 +32,7 @@ def offered(parts, tmp_path):
     """What is offered at the end of a file of an indexed repository, of which only that file is open."""
     network, tokens = parts
 
-    def ask(files: dict[str, str], name: str, source: str) -> list[str]:
+    def ask(files: dict[str, str], name: str, source: str, rest: str = "") -> list[str]:
         folder = tmp_path / "repository"
         for path, text in {**files, name: source.rpartition("\n")[0]}.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ def offered(parts, tmp_path):
         tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
         completer = Completer(network, tokens, tables, Settings())
         file = folder / name
-        answer = completer.complete(source, len(source), language_of(file), file, name=file.as_uri())
+        answer = completer.complete(source + rest, len(source), language_of(file), file, name=file.as_uri())
         return [completion.text for completion in answer.completions]
 
     return ask
@@ -116,3 +117,60 @@ def test_a_file_crafted_to_import_thousands_of_modules_is_searched_within_limits
     document = OpenDocument("main", place, "python", text)
     assert not list(ImportedModules(lambda ids: b"").find(document, str(place), [table]))
     assert 0 < states.lookups < 500_000
+
+
+MODELS = """from .base import Model, register
+
+
+class Cart(Model):
+    items = []
+
+
+def _private():
+    pass
+
+
+class Order(Model):
+    pass
+
+
+async def receipt_of(order):
+    return order
+
+
+LIMIT: int = 3
+"""
+SCRIPT = """import { base } from "./base";
+
+export const cart = 1;
+export async function orderOf(id: string) {}
+export interface Receipt {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "source", "expected"),
+    [
+        (
+            "app/models.py",
+            "app/main.py",
+            "import os\n\nfrom .models import Cart, ",
+            {"Order", "receipt_of", "LIMIT", "Model", "register"},
+        ),
+        ("app/models.py", "app/main.py", "from .models import (\n    Cart,\n    Or", {"der"}),
+        ("app/models/__init__.py", "app/main.py", "from app.models import rec", {"eipt_of"}),
+        ("app/models.ts", "app/main.ts", "import { cart, ", {"orderOf", "Receipt"}),
+    ],
+)
+def test_in_a_list_of_imported_names_those_of_the_module_are_offered_and_no_others(
+    offered, path: str, name: str, source: str, expected: set[str]
+):
+    module, rest = (SCRIPT, ' } from "./models";\n') if path.endswith(".ts") else (MODELS, "\n")
+    texts = offered({path: module}, name, source, rest)
+    assert texts and {re.match(r"\w+", text)[0] for text in texts} <= expected, texts
+
+
+def test_what_a_module_says_that_it_exports_is_what_it_does():
+    assert exported_names('__all__ = ["Cart", "Order"]\n\nclass Other:\n    pass\n') == ["Cart", "Order"]
+    assert exported_names(MODELS) == ["Model", "register", "Cart", "Order", "receipt_of", "LIMIT"]
+    assert exported_names(SCRIPT) == ["cart", "orderOf", "Receipt"]

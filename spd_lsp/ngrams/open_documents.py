@@ -41,12 +41,13 @@ _IMPORT = re.compile(
     r"|(?:const|let|var|local)\b[^\n]{0,200}\brequire|\}[ \t]*from)\b([^\n]{1,400})",
     re.MULTILINE,
 )
-_DEFINED = re.compile(  # at the top of a module: its definitions, and what a package takes from its modules
+_DEFINED = re.compile(  # at the top of a module
     r"^(?:export[ \t]+)?(?:default[ \t]+|async[ \t]+|abstract[ \t]+|declare[ \t]+)?"
     r"(?:class|def|function|const|let|var|interface|type|enum)[ \t]+([^\W\d]\w*)"
-    r"|^([^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)|^(?:from|export)\b[^\n]*?(?:\bimport\b|\{)([\w, \t]+)",
+    r"|^([^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)|^export[ \t]*\{([\w, \t]+)",
     re.MULTILINE,
 )
+_TAKEN = re.compile(r"^from[ \t][^\n]*?\bimport\b([\w, \t]+)", re.MULTILINE)  # by a package from its modules
 _ALL = re.compile(r"^__all__[^\n=]*=\s*[\[(]([^\])]*)", re.MULTILINE)
 _LIST_REACH = 500  # characters of a list of imported names
 _MODULE = re.compile(r"(?<![\w./:-])[\w./:-]*\w|\.+")  # tried once a run of these, so in linear time
@@ -243,7 +244,7 @@ class ImportedModules:
             if path and path not in owner.ledger.hidden and path not in owner.unread:
                 *before, begun = listed.split(",")
                 known = {name.strip() for name in before}
-                names = exported_names(self._text(owner, path))
+                names = exported_names(self._text(owner, path), is_package=PurePath(path).stem == "__init__")
                 return [name for name in names if name not in known and name.startswith(begun.strip())]
         return []
 
@@ -309,11 +310,12 @@ def import_list(text: str, cursor: int) -> tuple[str, str] | None:
     return None
 
 
-def exported_names(text: str) -> list[str]:
-    """The names that a module defines at its top or says it exports, in order, without those that are its own."""
+def exported_names(text: str, *, is_package: bool = False) -> list[str]:
+    """The names that a module defines at its top or says it exports, in order; of a package those it takes, too."""
     if listed := _ALL.search(text):
         return re.findall(r"[\"']([^\W\d]\w*)[\"']", listed[1])
     found = [name for groups in _DEFINED.findall(text) for name in NAME.findall(" ".join(groups))]
+    found += [name for taken in _TAKEN.findall(text) for name in NAME.findall(taken)] if is_package else []
     return [name for name in dict.fromkeys(found) if name[0] != "_" and name not in ("as", "type")]
 
 

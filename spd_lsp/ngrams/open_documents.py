@@ -311,7 +311,7 @@ def import_list(text: str, cursor: int) -> tuple[str, str] | None:
 
 
 def exported_names(text: str, *, is_package: bool = False) -> list[str]:
-    """The names that a module defines at its top or says it exports, in order; of a package those it takes, too."""
+    """The names that a module defines at its top or exports, in order; of a package also those that it takes."""
     if listed := _ALL.search(text):
         return re.findall(r"[\"']([^\W\d]\w*)[\"']", listed[1])
     found = [name for groups in _DEFINED.findall(text) for name in NAME.findall(" ".join(groups))]

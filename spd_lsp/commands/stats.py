@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from spd_lsp.command_options import print_status
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.settings import Settings
@@ -20,13 +21,15 @@ def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
     minute, in a file of numbers in the data folder, which is never sent anywhere. Editors that do not say what
     they inserted count as having accepted nothing: Helix, and Emacs with eglot.
     """
-    from spd_lsp.lsp.usage import COLUMNS, read_counts, reset, rows_of
+    from spd_lsp.lsp.usage import COLUMNS, DAMAGED, read_counts, reset, rows_of
 
     folder = open_registry(settings).folder
     if is_reset:
         reset(folder)
         return
     rows = rows_of(read_counts(folder))
+    if (folder / DAMAGED).exists():
+        print_status(f"{folder / DAMAGED} holds earlier counts, which cannot be read")
     heads = ("language", "source", *COLUMNS)
     if print_json:
         click.echo(as_json([dict(zip(heads, row, strict=True)) for row in rows]))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ class FillFormat:
     parts: tuple[str, ...]
     source: str  # where it is published
     model_types: tuple[str, ...]  # in config.json; some have another name in GGUF files
-    sizes: Mapping[str, int] = field(default_factory=dict)  # in config.json, where type and tokens are not enough
+    sizes: Mapping[str, Sequence[int]] = field(
+        default_factory=dict
+    )  # in config.json, where the type is not enough
     family_tokens: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
@@ -54,7 +56,7 @@ class FillFormat:
         return (
             config.get("model_type") in self.model_types
             and all(map(is_special, (*self.marks, *self.family_tokens)))
-            and all(config.get(name) == size for name, size in self.sizes.items())
+            and all(config.get(name) in sizes for name, sizes in self.sizes.items())
             and not (self.lacks and is_special(self.lacks))
         )
 
@@ -77,25 +79,28 @@ FILL_FORMATS = (
         _PREFIX_FIRST,
         "Granite Code Models (arXiv 2405.04324)",
         ("llama",),
-        {"vocab_size": 49152},
+        {"vocab_size": [49152]},
         ("<reponame>",),
         "<|im_start|>",
     ),
     FillFormat(
         "mellum",
         ("<fim_suffix>", "{after}", "<fim_prefix>", "{before}", "<fim_middle>"),
-        "the model card of JetBrains/Mellum-4b-base; the order also in arXiv 2510.05788",
-        ("llama",),
-        {"vocab_size": 49152},
+        "the model card of JetBrains/Mellum-4b-base; the order also in arXiv 2510.05788. Mellum2's base model as "
+        "MizuchiLabs/tsugi.nvim runs it",
+        ("llama", "mellum"),
+        {"vocab_size": [49152, 98304]},
         ("<filename>",),
+        unlike="mellum2.*(?:instruct|thinking)",
     ),
     FillFormat("stable-code", _PREFIX_FIRST, "the model card of stabilityai/stable-code-3b", ("stablelm",)),
     FillFormat(
         "qwen",
         _PIPES,
-        "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder's README",
-        ("qwen2", "qwen3_moe", "qwen3moe"),
-        unlike=r"^(?!.*coder).*qwen",
+        "Qwen2.5-Coder Technical Report (arXiv 2409.12186); Qwen3-Coder's README. Qwen3.5 as people report "
+        "in ggml-org/llama.vscode#55",
+        ("qwen2", "qwen3_moe", "qwen3moe", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen35", "qwen35moe"),
+        unlike=r"^(?!.*coder)(?!.*qwen[ _-]?3\.5).*qwen",
     ),
     FillFormat("codegemma", _PIPES, "the model card of google/codegemma-2b", ("gemma",)),
     FillFormat(
@@ -121,7 +126,7 @@ FILL_FORMATS = (
         ("[SUFFIX]", "{after}", "[PREFIX]", "{before}"),
         "mistral-common, `InstructTokenizerV2.encode_fim`; other models of Mistral have the tokens, too",
         ("mistral",),
-        {"hidden_size": 6144},
+        {"hidden_size": [6144]},
     ),
     FillFormat(
         "seed-coder",

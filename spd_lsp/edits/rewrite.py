@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-_TOKEN = re.compile(r"\w+|\n|[^\S\n]+|[^\w\s]")
+_TOKEN = re.compile(r"\w+|[\r\n]|[^\S\r\n]+|[^\w\s]")
 _MAX_LINES = 40  # between the first and the last difference; more were not typed by a person
 _MAX_TOKENS = 600
 _MAX_CHARS = 200  # of an edit
 START, END = "", "\n"  # the context of a line's first and last token
 HOLE = "\0"  # with a number: a word that a rewrite keeps
+_NEVER = re.compile(rf"[\r\n{HOLE}]")  # in an edit
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ def edits_between(before: str, after: str) -> list[Edit]:
 
 
 def _edit(start: int, olds: list[str], news: list[str], i: int, end_i: int, j: int, end_j: int) -> Edit | None:
-    """One run of tokens for another, unless it is of blanks only, long or of several lines."""
+    """One run of tokens for another, unless it is of blanks only, long, of several lines or has a null."""
     old, new = "".join(olds[i:end_i]), "".join(news[j:end_j])
-    if old.strip() == new.strip() or "\n" in old + new or max(len(old), len(new)) > _MAX_CHARS:
+    if old.strip() == new.strip() or _NEVER.search(old + new) or max(len(old), len(new)) > _MAX_CHARS:
         return None
     adjacent = news[j - 1] if j else "\n", news[end_j] if end_j < len(news) else "\n"
     left, right = context(reversed(news[:j]), START), context(news[end_j:], END)

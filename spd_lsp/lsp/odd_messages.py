@@ -14,13 +14,15 @@ from cattrs import BaseValidationError, ClassValidationError, Converter, Iterabl
 from lsprotocol import types
 
 EDITS = frozenset({types.TEXT_DOCUMENT_DID_CHANGE, types.NOTEBOOK_DOCUMENT_DID_CHANGE})
+_WHOLE = EDITS | {types.NOTEBOOK_DOCUMENT_DID_OPEN}  # of whose cells none may be left out
 _UNUSED_IN_EDITS = frozenset({"rangeLength", "metadata", "executionSummary"})
 # What LSP requires and this server does without.
 _STANDS_FOR: dict[type[Any], dict[str, Callable[[], Any]]] = {
     types.InitializeParams: {"capabilities": dict},
     types.WorkspaceFolder: {"name": str},
     types.TextDocumentItem: {"version": int, "languageId": str},
-    types.NotebookDocument: {"version": int},
+    types.NotebookDocument: {"version": int, "notebookType": str},
+    types.NotebookCell: {"kind": lambda: types.NotebookCellKind.Code.value},
     types.VersionedTextDocumentIdentifier: {"version": int},
     types.VersionedNotebookDocumentIdentifier: {"version": int},
 }
@@ -39,7 +41,7 @@ def structure(converter: Converter, message: Any, kind: type[Any], method: str |
         try:
             return converter.structure(message, kind)
         except BaseValidationError as error:
-            if not _take_out(message, error, is_edit=method in EDITS):
+            if not _take_out(message, error, is_edit=method in _WHOLE):
                 raise
 
 

@@ -22,6 +22,7 @@ COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds", "kept")
 _OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS, _KEPT = range(len(COLUMNS))
 _SOURCES = ("model", "copies", "names")
 _FILE = "usage.json"
+DAMAGED = f"{_FILE}.damaged"
 _MAX_LANGUAGE = 40  # characters of an editor's language id
 _MAX_KEYSTROKES = 100_000  # of one completion
 _MAX_RECENT = 8  # offers of which one may be accepted
@@ -130,11 +131,17 @@ class Usage:
 
 
 def add_counts(folder: Path, counts: Counts) -> None:
-    """Add counts to the file; where it cannot be written they are lost."""
+    """Add counts to the file; one that is damaged is set aside. Where nothing can be written they are lost."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with hold_lock(folder / f".{_FILE}.lock"):
-            _write(folder, read_counts(folder) + counts)
+            try:
+                before = read_counts(folder)
+            except UserError:
+                log.warning("%s is damaged; it is kept as %s, and a new one begun", folder / _FILE, DAMAGED)
+                (folder / _FILE).replace(folder / DAMAGED)
+                before = Counter()
+            _write(folder, before + counts)
     except (OSError, UserError) as error:
         log.debug("usage is not counted: %s", error)
 
@@ -152,13 +159,11 @@ def read_counts(folder: Path) -> Counts:
     """What was counted so far; UserError if the file is damaged."""
     file = folder / _FILE
     try:
-        rows = json.loads(file.read_bytes())
-        return Counter(
-            {(language, source, n): int(number) for language, source, *row in rows for n, number in enumerate(row)}
-        )
+        rows = [(str(language), str(source), row) for language, source, *row in json.loads(file.read_bytes())]
+        return Counter({(one, other, n): int(number) for one, other, row in rows for n, number in enumerate(row)})
     except FileNotFoundError:
         return Counter()
-    except (OSError, ValueError, TypeError, IndexError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UserError(f"cannot read {file}; `spd-lsp stats --reset` begins a new one") from error
 
 

@@ -73,3 +73,41 @@ def test_whatever_changes_an_edit_is_what_stands_there_and_no_text_breaks_it(bef
         for rewrite in rewrites(edit, [edit]):
             for site in find_sites(rewrite, other):
                 assert 0 <= site.start <= site.end <= len(other)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f(a)\n", "f(a)\r\n"),
+        ("f(a)\r\n", "f(a)\n"),
+        ("f(a)\r", "f(a)"),
+        ("f(a, b)\n", "f(a,\rb)\n"),
+        ("f(a)\n", "f(\0)\n"),
+        ("f(\0, a)\n", "f(a)\n"),
+        ("f(a)\n", "f(a\0b)\n"),
+    ],
+)
+def test_line_ends_and_nulls_are_no_edits(before: str, after: str):
+    other = "f(a)\r\nf(a)\nf(\0)\nf(\0, a)\nf(a, b)\n"
+    for edit in edits_between(before, after):
+        for rewrite in rewrites(edit, []):
+            assert not any(set("\r\0") & set(site.text) for site in find_sites(rewrite, other))
+
+
+_ODD = st.text("ab1(),. =\t\r\n\0\u2028\x0c", max_size=30)
+
+
+@given(_ODD, _ODD, _ODD, _ODD)
+def test_no_text_ends_it_and_none_gets_half_a_line_end(before: str, after: str, earlier: str, other: str):
+    others = edits_between(earlier, before)
+    for edit in edits_between(before, after):
+        for rewrite in rewrites(edit, others):
+            for site in find_sites(rewrite, other):
+                assert not set("\r\n\0") & set(site.text)
+
+
+def test_an_edit_before_a_line_end_of_two_characters_is_one_as_before_another():
+    for end in ("\n", "\r\n"):
+        assert f"return breadth * 2{end}" in results(
+            f"f(width){end}", f"f(breadth){end}", f"return width * 2{end}"
+        )

@@ -140,3 +140,34 @@ def steps(cells: int) -> int:
 
 def test_a_key_in_a_notebook_of_many_cells_takes_a_bounded_number_of_steps_a_cell():
     assert steps(400) < 2.2 * steps(200)
+
+
+async def test_cells_of_unknown_kinds_and_edits_without_versions_count():
+    async with session(FakeCompleter()) as editor:
+        odd = {**FIRST[0], "kind": 7, "executionSummary": 5, "metadata": []}
+        await opened_notebook(editor, (odd, {**FIRST[1], "version": None}), SECOND)
+        edited = edit("s", 0, 4, 4)["params"]["contentChanges"]
+        content = [{"document": {"uri": cell_uri("b")}, "changes": edited}]
+        params = changed(textContent=content)
+        del params["notebookDocument"]["version"]
+        editor.notify("notebookDocument/didChange", params)
+        await editor.status()
+        assert text_of(editor, "b") == "x = sso"
+        structure = {"array": {"start": 0, "deleteCount": 1, "cells": None}, "didClose": [{"uri": cell_uri("a")}]}
+        editor.notify("notebookDocument/didChange", changed(structure=structure))
+        await editor.status()
+        notebook = editor.server.workspace.get_notebook_document(notebook_uri=NOTEBOOK)
+        assert [one.document for one in notebook.cells] == [cell_uri("b")]
+        assert not editor.received("window/showMessage")
+
+
+async def test_cells_that_may_be_out_of_step_are_not_completed():
+    async with session(FakeCompleter()) as editor:
+        await opened_notebook(editor, FIRST, SECOND)
+        editor.notify("notebookDocument/didChange", changed(structure={"array": {"start": "x"}}))
+        assert not (await editor.request(COMPLETION, at(0, 6, uri=cell_uri("b"))))["items"]
+        assert editor.received("window/showMessage")
+
+
+def text_of(editor: Any, name: str) -> str:
+    return str(editor.server.workspace.get_text_document(cell_uri(name)).source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.lsp.server import _as_counted
-from spd_lsp.lsp.usage import Offered
+from spd_lsp.lsp.usage import Offered, add_counts
 from tests.lsp.lsp_client import Editor, at, edit, until
 from tests.lsp.test_server_live import leave
 from tests.lsp.test_server_process import end, process
@@ -121,6 +122,34 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path):
     assert result.exit_code == 1 and "`spd-lsp stats --reset`" in result.output
     stats(tmp_path, "--reset")
     assert stats(tmp_path) == "nothing has been counted yet\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '[["python", "model"',
+        "5",
+        '{"x": 1}',
+        '[["python", "model", 1e999]]',
+        '[["python", "model", []]]',
+        "[[1]]",
+        "\0",
+    ],
+)
+def test_a_damaged_file_is_set_aside_and_counting_goes_on(tmp_path: Path, content: str, caplog: Any):
+    (tmp_path / "usage.json").write_text(content)
+    for _ in range(2):
+        add_counts(tmp_path, Counter({("python", "model", 0): 3}))
+    assert (tmp_path / "usage.json.damaged").read_text() == content
+    assert "usage.json.damaged" in caplog.text
+    result = CliRunner().invoke(main, ["--data-dir", str(tmp_path), "stats", "--json"])
+    assert json.loads(result.stdout)[0]["offered"] == 6
+    assert "cannot be read" in result.stderr
+
+
+def test_names_that_are_no_texts_do_not_keep_counts_from_being_shown(tmp_path: Path):
+    (tmp_path / "usage.json").write_text('[[1, "model", 3], ["python", null, 4]]')
+    assert stats(tmp_path)
 
 
 def test_what_waits_to_be_counted_holds_the_cursor_s_line_and_no_document() -> None:

@@ -235,7 +235,7 @@ class ImportedModules:
 
     def exports(self, document: OpenDocument, cursor: int, place: str, tables: Iterable[TableSync]) -> list[str]:
         """Return the names that may go on with a list of imported ones; none where no table has their module."""
-        if (found := import_list(document.text, cursor)) is None:
+        if (found := _import_list(document.text, cursor)) is None:
             return []
         line, listed = found
         of_module = replace(document, text=line)
@@ -284,7 +284,7 @@ def _is_below(place: str, roots: Iterable[Path]) -> bool:
     return any(place.startswith(f"{root}{os.sep}") for root in roots)
 
 
-def import_list(text: str, cursor: int) -> tuple[str, str] | None:
+def _import_list(text: str, cursor: int) -> tuple[str, str] | None:
     """An import of the module whose names are listed at a cursor, and the list up to there; None elsewhere.
 
     Example: `from .shop import Cart, ` -> ("from .shop import x", " Cart, ").

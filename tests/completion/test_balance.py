@@ -150,8 +150,10 @@ def offered(cursor: Cursor, drafts: Sequence[str], language: str) -> list[str]:
 
 
 def opens_a_block(text: str) -> bool:
-    """Whether a text is a line that opens a block: the editor closes that when Enter is pressed in it."""
-    return "\n" not in text and bool(re.search(r"[({\[>]$", text))
+    """Whether a text is a line that opens a bracket or a tag which later lines close; no string."""
+    closers = left_open(text)
+    is_tag = re.search(r">$|<\w[^<>]*$", text) is not None
+    return "\n" not in text and (is_tag or bool(closers)) and not set(closers) & set("'\"`")
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

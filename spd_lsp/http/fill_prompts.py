@@ -16,7 +16,7 @@ from spd_lsp.http.fields import Refused
 
 # What may stand before them: the beginning of a text, a repository's name, files.
 _BEGIN = re.compile(r"\s*(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>|<｜begin▁of▁sentence｜>)\s*")
-_REPOSITORY = re.compile(r"\s*(?:<\|?repo_?name\|?>)[^\n<]*\n?")
+_REPOSITORY = re.compile(r"\A\s*(?:<\|?repo_?name\|?>)[^\n<]*\n?")
 _FILE = re.compile(r"<\|?(?:file_?sep(?:arator)?|file_?name)\|?>|(?:(?<=\n)|\A)\+{5} (?=\S)")
 # Any token of that kind, but for one that is quoted; and any text that begins with a model's token.
 _UNKNOWN = re.compile(

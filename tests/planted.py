@@ -91,7 +91,7 @@ def _assigned(seed: int) -> Mapping[str, tuple[str, str]]:
     plain = "q7" + letters(ALPHANUMERIC, 14, seed) + "4Z"
     summer = f"Summer-Test-2{letters(string.digits, 3, seed)}!"
     spelt = f"{'Pass' + 'w0rd'}1{letters(string.digits, 2, seed)}!"
-    bird = f"Kestrel!{letters(string.digits, 4, seed)}"  # nothing about it looks generated
+    bird = f"{letters(string.digits, 4, seed)}!Kestrel"  # nothing about it looks generated; no model guesses it
     word, name = "pass" + "word", "DB_PASS" + "WORD"
     return {
         "pass": (f'{{"user": "shop", "pass": "{value}"}}', value),

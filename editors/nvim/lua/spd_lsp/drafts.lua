@@ -35,10 +35,12 @@ function M.show(client, notify)
   if vim.fn.mode() == "n" then
     local window, place = vim.api.nvim_get_current_win(), vim.api.nvim_win_get_cursor(0)
     leave = function()
-      vim.cmd("stopinsert")
-      vim.schedule(function()
+      local function go_back()
         pcall(vim.api.nvim_win_set_cursor, window, place)
-      end)
+      end
+      -- Leaving INSERT moves the cursor, some time after it is asked for.
+      vim.api.nvim_create_autocmd("InsertLeave", { once = true, callback = vim.schedule_wrap(go_back) })
+      vim.cmd("stopinsert")
     end
     vim.cmd(vim.fn.col(".") >= vim.fn.col("$") - 1 and "startinsert!" or "startinsert")
   end

@@ -77,7 +77,7 @@ async function activate(context) {
     nextEdits,
     ...Object.entries(handlers).map(([name, run]) => vscode.commands.registerCommand(`spd-lsp.${name}`, run)),
     vscode.workspace.onDidChangeConfiguration(applyConfiguration),
-    vscode.workspace.onDidChangeTextDocument(() => (session.edited = Date.now())),
+    vscode.workspace.onDidChangeTextDocument(({ document }) => session.noteEdit(document)),
     vscode.workspace.onDidGrantWorkspaceTrust(() => session.isRunning || session.restart()),
     vscode.window.onDidChangeActiveTextEditor((editor) => (status.refresh(), session.sendCursor(editor))),
     vscode.window.onDidChangeTextEditorSelection((event) => session.sendCursor(event.textEditor)),

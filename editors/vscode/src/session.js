@@ -34,7 +34,7 @@ class Session {
     this.lastFailure = "";
     this.isGhostTextShown = false; // or was, before someone dismissed it
     this.isAskingAgain = false;
-    this.edited = 0; // when a document was last
+    this.edited = { text: "", at: 0 }; // the document and its version that was edited last, and when
     this.listed = ""; // the document and its version that a menu was asked for last
     this.isSilent = false; // in the menu, while others are asked what they list
     this.onRequest = () => {}; // for ghost text; called with document, position, and the menu's selected item if it is open
@@ -126,7 +126,7 @@ class Session {
           return found;
         },
         provideCompletionItem: (document, position, context, token, next) => {
-          const isTyped = this.isTyped(document) && context.triggerKind === vscode.CompletionTriggerKind.Invoke;
+          const isTyped = this.isTyped(document, position) && context.triggerKind === vscode.CompletionTriggerKind.Invoke;
           const triggerKind = isTyped ? vscode.CompletionTriggerKind.TriggerForIncompleteCompletions : context.triggerKind;
           return this.isSilent ? [] : next(document, position, { ...context, triggerKind }, token);
         },
@@ -144,12 +144,20 @@ class Session {
     return client;
   }
 
-  /** Whether VS Code asks for a menu by itself: it does so once and right after an edit, and says what a person's key says. */
-  isTyped({ uri, version }) {
-    const text = `${uri} ${version}`;
+  /** Note that a document was edited; the log that VS Code shows is none. */
+  noteEdit({ uri, version }) {
+    if (DOCUMENTS.some(({ scheme }) => scheme === uri.scheme)) {
+      this.edited = { text: `${uri} ${version}`, at: Date.now() };
+    }
+  }
+
+  /** Whether VS Code asks for a menu by itself, in a person's words: once, behind a word, right after it was edited. */
+  isTyped(document, position) {
+    const text = `${document.uri} ${document.version}`;
     const isFirst = this.listed !== text;
     this.listed = text;
-    return isFirst && Date.now() - this.edited < TYPING;
+    const isAtWord = /\w$/.test(document.lineAt(position.line).text.slice(0, position.character));
+    return isFirst && isAtWord && this.edited.text === text && Date.now() - this.edited.at < TYPING;
   }
 
   /** Ask for ghost text again, as if by typing: a whole block is ready where its first line is shown. */

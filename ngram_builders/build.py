@@ -1,8 +1,6 @@
-"""Repositories -> an n-gram table: survey -> tokenize -> count -> write -> register. Knows no tokenizer.
+"""Repositories -> an n-gram table: survey -> tokenize -> sort -> write -> register. Knows no tokenizer.
 
-The token ids that an earlier build left are reused, and its table if nothing changed. The table is the same, byte
-for byte, as one made from nothing. An incremental build leaves the table as it is and writes the difference beside
-it.
+Token ids of earlier builds are reused; the table is the same, byte for byte, as one made from nothing.
 """
 
 from __future__ import annotations
@@ -10,34 +8,47 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sqlite3
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from ngram_builders.counting.external_merge import check_text_size
-from ngram_builders.counting.memory import DEFAULT_MEMORY, share_memory
-from ngram_builders.counting.pipeline import CountOptions, CountTask, MissingTokens
-from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, remove
-from ngram_builders.counting.tokenize import Encode, ReportProgress, TokenizedFiles, tokenize_files
+from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import ORDERS, TokenSpace, check_orders
-from ngram_builders.registry.assignments import KNOWN_LANGUAGES
-from ngram_builders.registry.model_match import is_for_another_model, name_for_model
-from ngram_builders.registry.ngram_table import NgramTable, resolve_roots
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.index.table_file import TableSummary, write_table
+from ngram_builders.registry.ngram_table import (
+    NgramTable,
+    check_name,
+    is_for_another_model,
+    resolve_roots,
+    short_name,
+    table_name,
+)
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import Survey, display_path, survey
-from ngram_builders.sources.filters import is_notebook
+from ngram_builders.sources.discovery import display_path, survey
+from ngram_builders.sources.filters import read_source_text
+from ngram_builders.sources.name_rules import INTERNAL
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
-from ngram_builders.table_update import TableUpdate
+from ngram_builders.token_cache import CACHE_FILE, FileState, TokenCache, remove_cache
+from ngram_builders.token_space import TokenSpace, with_boundaries
+from ngram_builders.tokenized_files import (
+    Encode,
+    ReportProgress,
+    TokenizedFiles,
+    count_languages,
+    text_digest,
+    tokenize_files,
+)
 
 DUPLICATE = "duplicate"
-_NO_TABLES: Mapping[str, Path] = MappingProxyType({})
-_MAX_ATTEMPTS = 3  # at reading files again whose tokens the cache has lost
+SHARD_TOKENS = 16_000_000  # sorted in 3 seconds and 350 MB
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +58,6 @@ class BuildSummary:
     name: str
     files: int
     tokens: int
-    ngrams: int
     bytes: int
     seconds: float
     skipped: dict[str, int]
@@ -58,7 +68,6 @@ class BuildSummary:
     encoded: int = 0  # tokens that were not in the cache
     encoding_seconds: float = 0.0
     problem: str | None = None  # what went wrong without harm to the table
-    perplexity: dict[str, float] = field(default_factory=dict)  # of held-out files, by tables used
 
     @classmethod
     def of(cls, made: NgramTable, started: float, skipped: Counter[str], **details: Any) -> BuildSummary:
@@ -67,7 +76,6 @@ class BuildSummary:
             name=made.name,
             files=made.files,
             tokens=made.tokens,
-            ngrams=made.ngrams,
             bytes=made.size,
             seconds=time.perf_counter() - started,
             skipped={reason: number for reason, number in sorted(skipped.items()) if number},
@@ -87,145 +95,179 @@ def build(
     *,
     token_space: TokenSpace,
     registry: Registry,
-    orders: Sequence[int] = ORDERS,
-    min_count: int | Mapping[int, int] = 1,
-    min_files: int = 1,
-    memory: int = DEFAULT_MEMORY,
     selection: Selection = EVERYTHING,
     model: str = "",
     fresh: bool = False,
-    incremental: bool = False,
-    companion_tables: Mapping[str, Path] = _NO_TABLES,
     report: ReportProgress = ignore_progress,
 ) -> BuildSummary:
-    """Count the sources of some repositories and install their table, named after the folder by default.
+    """Sort the sources of some repositories into a table and install it, named after the folder by default.
 
     encode turns texts into ids without end of text. The same files give the same table, byte for byte. Files that
-    have not changed since the last build are not read or tokenized again, unless fresh. incremental: where
-    little changed, the table stays and that is added to it as a segment. min_files: n-grams that fewer distinct
-    texts contain cannot be read back from the table. memory: of this process, in bytes. model is recorded for
-    rebuilds. companion_tables: other tables that serve the same files; the summary has the perplexity with each.
+    have not changed since the last build are not read or tokenized again, unless fresh. model is recorded for
+    rebuilds.
     """
     started = time.perf_counter()
     survey_ns = time.time_ns()
-    orders = check_orders(orders)
-    share_memory(memory)
-    options = CountOptions(
-        token_space=token_space,
-        orders=orders,
-        min_count=min_count_by_order(orders, min_count),
-        min_files=min_files,
-        memory=memory,
-    )
-    surveyed = survey_sources(roots, selection, report)
-    check_text_size(sum(file.size for file in surveyed.files if not is_notebook(file.path)))
-    name = (
-        default_name(roots, registry, model, token_space.fingerprint)
-        if name is None
-        else registry.check_new_name(name)
-    )
-    recipe: dict[str, Any] = {
-        "orders": list(orders),
-        "min_count": list(options.min_count.values()),
-        **selection.as_recipe(),
-        "model": model,
-    }
-    recipe |= {"min_files": min_files} if min_files > 1 else {}
-    with registry.lock_for_build(name) as home:
-        if fresh:
-            remove(home / CACHE_FILE)
-        with TokenCache(home / CACHE_FILE, token_space.fingerprint) as cache:
-            for _ in range(_MAX_ATTEMPTS):
-                tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
-                _check_sources(tokenized, surveyed, roots)
-                task = CountTask(tokenized.files, cache.token_counts(), options)
-                update = TableUpdate(name, roots, recipe, task, registry, cache, companion_tables, report)
-                try:
-                    made, changed = update.run(fresh=fresh, incremental=incremental)
-                    break
-                except MissingTokens as missing:
-                    cache.drop_texts(missing.args)
-            else:
-                raise UserError(f"{CACHE_FILE} of {name} keeps losing tokens; run the same command with --fresh")
-            cache.keep_only(made.layers, [file.path for file in surveyed.files])
-    skipped = surveyed.count_skipped() + tokenized.skipped
-    skipped[DUPLICATE] += len(task.files) - len(task.digests)
-    return BuildSummary.of(
-        made,
-        started,
-        skipped,
-        changed=changed,
-        masked=tokenized.masked,
-        reused=tokenized.reused,
-        encoded=tokenized.encoded,
-        encoding_seconds=tokenized.encoding_seconds,
-        problem=cache.problem,
-        perplexity=update.perplexity,
-    )
-
-
-def survey_sources(roots: Sequence[Path], selection: Selection, report: ReportProgress) -> Survey:
-    """Find all files that are source by their names."""
     report("survey", 0, 1)
     surveyed = survey(*roots, selection=selection)
     report("survey", 1, 1)
     if not surveyed.files:
-        raise no_sources(roots, surveyed.count_skipped())
-    return surveyed
+        raise _no_sources(roots, surveyed.count_skipped())
+    name = default_name(roots, registry, model, token_space.fingerprint) if name is None else check_name(name)
+    recipe: dict[str, Any] = {**selection.as_recipe(), "model": model}
+
+    def build_with(cache: TokenCache) -> tuple[NgramTable, TokenizedFiles, bool]:
+        tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
+        for root in roots:
+            if not root.is_dir():  # a table of nothing would replace that of what was just being deleted
+                raise UserError(f"{display_path(root)} vanished during the build; run the same command again")
+        if not tokenized.files:
+            raise _no_sources(roots, surveyed.count_skipped() + tokenized.skipped)
+        shards = _split_into_shards(tokenized.files, cache.token_counts(), SHARD_TOKENS)
+        before = registry.find(name).paths if name in registry.names() else ()
+        writes = [partial(_write_shard, shard, cache, token_space, report) for shard in shards]
+        table = registry.install(name, writes, roots=roots, recipe=recipe)
+        cache.keep_only([path.name for path in table.paths], [file.path for file in surveyed.files])
+        return table, tokenized, fresh or table.paths != before  # a file's name is the digest of its content
+
+    with registry.lock_for_build(name) as home:
+        if fresh:
+            remove_cache(home / CACHE_FILE)
+        (table, tokenized, is_new), problem = _with_cache(home / CACHE_FILE, token_space.fingerprint, build_with)
+    skipped = surveyed.count_skipped() + tokenized.skipped
+    skipped[DUPLICATE] += len(tokenized.files) - table.files
+    return BuildSummary.of(
+        table,
+        started,
+        skipped,
+        changed=is_new,
+        masked=tokenized.masked,
+        reused=tokenized.reused,
+        encoded=tokenized.encoded,
+        encoding_seconds=tokenized.encoding_seconds,
+        problem=problem,
+    )
 
 
-def _check_sources(tokenized: TokenizedFiles, surveyed: Survey, roots: Sequence[Path]) -> None:
-    """Refuse to replace a table by one of nothing, or of what was just being deleted."""
-    for root in roots:
-        if not root.is_dir():
-            raise UserError(f"{display_path(root)} vanished during the build; run the same command again")
-    if not tokenized.files:
-        raise no_sources(roots, surveyed.count_skipped() + tokenized.skipped)
+def _with_cache(file: Path, fingerprint: str, work: Callable[[TokenCache], T]) -> tuple[T, str | None]:
+    """Do the work of a build with its cache; if that fails with a new one, or none. -> result, what went wrong."""
+    path: Path | None = file
+    problem: str | None = None
+    while True:
+        try:
+            with TokenCache(path, fingerprint) as cache:
+                return work(cache), problem
+        except sqlite3.Error as error:
+            if path is None or "is full" in str(error):
+                folder = "the folder for temporary files" if path is None else file.parent
+                remedy = "free space there and run the same command again"
+                raise UserError(f"cannot write to {folder}: {error}; {remedy}") from error
+            # SQLite's operational errors are not about what the file holds: it may be locked, or in a bad place.
+            is_usable = problem is None and not isinstance(error, sqlite3.OperationalError)
+            path = file if is_usable else None
+            remedy = "started a new cache" if is_usable else "continued without a cache"
+            problem = f"cannot use the cached tokens in {file}: {error}; {remedy}"
+            if is_usable:
+                remove_cache(file)
 
 
-def no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:
+def _split_into_shards(
+    files: Iterable[FileState], token_counts: Mapping[bytes, int], most: int
+) -> list[list[FileState]]:
+    """Split files, in the order of their digests, into shards of so many tokens at most, or of one text."""
+    shards: list[list[FileState]] = []
+    tokens = 0
+    last = None
+    for state in sorted(files, key=lambda state: (state.digest, state.file.path)):
+        if state.digest != last:
+            count = token_counts[state.digest] + 2  # with its boundaries
+            if not shards or tokens + count > most:
+                shards.append([])
+                tokens = 0
+            tokens += count
+            last = state.digest
+        shards[-1].append(state)
+    return shards
+
+
+def _write_shard(
+    files: Sequence[FileState], cache: TokenCache, token_space: TokenSpace, report: ReportProgress, path: Path
+) -> None:
+    """Sort the texts of some files and write them to a path."""
+    digests = list(dict.fromkeys(state.digest for state in files))
+    report("sorting", 0, 1)
+    streams = (with_boundaries(cache.ids(one), token_space.end_of_text) for one in digests)
+    write_shard(path, streams, count_languages(files), token_space)
+    report("sorting", 1, 1)
+    cache.record_files(table_name(path), files)  # before a server can see the table
+
+
+def write_shard(path: Path, streams: Iterable[Ints], sources: Mapping[str, int], token_space: TokenSpace) -> None:
+    """Sort texts, given with their boundaries, and write them to a path. sources: files by language."""
+    array = build_suffix_array(streams)
+    summary = TableSummary(
+        fingerprint=token_space.fingerprint,
+        vocab_size=token_space.vocab_size,
+        tokens=array.tokens,
+        files=len(array.breaks) - 1,
+        sources=dict(sorted(sources.items())),
+    )
+    write_table(path, array, summary)
+
+
+def _no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:
     """The error of a repository without source, with what was there instead."""
     folders = ", ".join(map(display_path, roots)) or "the given files"
     others = ", ".join(f"{number:,} {reason}" for reason, number in skipped.most_common()) or "nothing"
     return UserError(f"no source code in {folders} (skipped: {others}); name a folder with sources")
 
 
-def min_count_by_order(orders: Sequence[int], min_count: int | Mapping[int, int]) -> dict[int, int]:
-    """The least count of each order's n-grams."""
-    return {order: min_count if isinstance(min_count, int) else min_count.get(order, 1) for order in orders}
-
-
 def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fingerprint: str = "") -> str:
     """Return the name of the model's own table of these folders, if it has a default one; else one that is free.
 
-    After the first folder, or after it and the model where another model has that name, or with a digest. No new
-    table is named like a built-in one.
+    After the first folder, or after it and the model where another model has that name, or with a digest.
     """
     folders = resolve_roots(roots)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folders[0].name).strip("-.")[:56].rstrip(".") or "repository"
     known = {table.name: table for table in registry.tables()}
-    names = [
-        name,
-        name_for_model(name, model),
-        _with_digest(name, folders[0]),
-        _with_digest(name, folders[0], model),
-    ]
+    digest = hashlib.blake2b(b"\0".join((os.fsencode(folders[0]), os.fsencode(model))), digest_size=3).hexdigest()
+    suffix = re.sub(r"[^A-Za-z0-9._-]+", "-", short_name(model)).strip("-.")[:24] or "other"
+    names = [name, f"{name[: 62 - len(suffix)]}-{suffix}".rstrip("."), f"{name}-{digest}"]
     if name in known and known[name].roots not in ((), folders):
-        names[1:3] = names[2:0:-1]  # the model's name would not tell this repository from the other
-
-    if name.lower() in KNOWN_LANGUAGES:
-        names.insert(1, f"{name}-code")
+        del names[1]  # the model's name would not tell this repository from the other
 
     def is_own(table: NgramTable) -> bool:
         return not (fingerprint and is_for_another_model(table, model, fingerprint))
 
     own = (name for name in names if name in known and known[name].roots == folders and is_own(known[name]))
-    new = (name for name in names if name.lower() not in KNOWN_LANGUAGES)
-    free = (name for name in new if name not in known or (not known[name].roots and is_own(known[name])))
+    free = (name for name in names if name not in known or (not known[name].roots and is_own(known[name])))
     return next(chain(own, free), names[-1])
 
 
-def _with_digest(name: str, *parts: object) -> str:
-    """Append a digest of what tells it from others of the same name."""
-    whole = b"\0".join(os.fsencode(str(part)) for part in parts)
-    return f"{name}-{hashlib.blake2b(whole, digest_size=3).hexdigest()}"
+def find_skipped(
+    roots: Sequence[Path], selection: Selection = EVERYTHING, report: ReportProgress = ignore_progress
+) -> dict[str, str]:
+    """Read all sources, and return what a build would skip, and why; a folder skipped as a whole is one entry."""
+    surveyed = survey(*roots, selection=selection)
+    skipped = {path: reason for path, reason in surveyed.skipped.items() if reason != INTERNAL}
+    known: set[bytes] = set()
+    for done, file in enumerate(surveyed.files, 1):
+        text, reason = read_source_text(file.path)
+        digest = text_digest(text.encode())
+        if reason := reason or (DUPLICATE if digest in known else None):
+            skipped[file.path] = reason
+        known.add(digest)
+        report("files", done, len(surveyed.files))
+    return skipped
+
+
+def find_first_copy(file: Path, roots: Sequence[Path], selection: Selection = EVERYTHING) -> Path | None:
+    """Return the file that a build counts instead of an equal one; None if it counts this one."""
+    path = str(file.parent.resolve() / file.name)
+    text = read_source_text(path)[0]
+    for other in survey(*roots, selection=selection).files:
+        if other.path == path:
+            return None
+        if read_source_text(other.path) == (text, None):
+            return Path(other.path)
+    return None

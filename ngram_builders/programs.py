@@ -1,25 +1,16 @@
-"""Commands for other programs: by their full path, and Python with the modules of this process.
+"""Other processes: the command that runs a module of ours in one, and whether one runs.
 
-In: the name of a program or module. Out: a command. The working folder may be a stranger's, and relative entries
-of the search paths mean that folder: neither programs nor modules are run from there.
+The working folder may be a stranger's, and relative entries of the search path mean that folder: no module is run
+from there.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 NEUTRAL_CWD = sys.prefix  # working folder of child processes: only who can write our own code can write there
-
-
-def find_program(name: str) -> str | None:
-    """Return the full path of a program, None if no absolute entry of the PATH has it."""
-    for folder in map(Path, os.get_exec_path()):
-        if folder.is_absolute() and (found := shutil.which(folder / name)):
-            return str(found)
-    return None
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -31,3 +22,15 @@ def python(module: str, *arguments: str) -> list[str]:
     paths = [path for path in sys.path if Path(path).is_absolute()]
     run = f"import runpy; runpy.run_module({module!a}, None, '__main__', True)"
     return [sys.executable, "-c", f"import sys; sys.path[:] = {paths!a}; {run}", *arguments]
+
+
+def is_running(process: int) -> bool:
+    """Whether a process runs here; True where nobody can say: outside POSIX asking may harm it."""
+    if os.name == "posix" and process > 0:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, OverflowError):
+            pass  # another user's, or not a process id
+    return True

@@ -1,4 +1,7 @@
-"""Files that are written completely or not at all, those that were not finished end in `.tmp`; and files read."""
+"""Files that several processes use: written completely or not at all, by one at a time; and records read.
+
+What was not finished ends in `.tmp`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,18 @@ import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]
 
 from ngram_builders.errors import UserError
 
 _CHUNK_BYTES = 1 << 20
+_LOCK_TIMEOUT = 10.0  # seconds; most locks guard sections of milliseconds
 SCRATCH_PATTERN = ".*.tmp"
+RECORD_ERRORS = (OSError, LookupError, TypeError, ValueError, AttributeError)  # of what reads a damaged one
 _REMEDIES = {
     errno.ENOSPC: "free space there",
     errno.EDQUOT: "free space there",
@@ -41,7 +49,6 @@ def replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     finally:
         with suppress(OSError):
             scratch.unlink()
-    _sync_folder(path.parent)
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:
@@ -59,11 +66,43 @@ def write_error(
     return UserError(f"cannot write {place}: {error.strerror or error}; {remedy}, and run the same command again")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system can."""
-    with suppress(OSError):  # Windows does not open folders
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def read_record(file: Path) -> Any:
+    """Read a small msgpack file; one of RECORD_ERRORS if it is none."""
+    return msgpack.unpackb(file.read_bytes(), unicode_errors="surrogateescape")
+
+
+def write_record(file: Path, record: object) -> None:
+    """Replace a small msgpack file."""
+    replace_file(file, [msgpack.packb(record, unicode_errors="surrogateescape")])  # paths may be of any bytes
+
+
+def file_stamp(file: Path) -> tuple[str, int, int, int]:
+    """What distinguishes one state of a file from the next: replacing it changes the inode within a clock tick."""
+    try:
+        status = file.stat()
+        return (str(file), status.st_ino, status.st_mtime_ns, status.st_size)
+    except (OSError, ValueError):  # ValueError: no file has such a name
+        return (str(file), 0, 0, 0)
+
+
+@contextmanager
+def hold_lock(file: Path, timeout: float = _LOCK_TIMEOUT, busy: str = "") -> Iterator[None]:
+    """Keep other processes and threads out; UserError if the lock is not free within `timeout` seconds.
+
+    busy: what this then means to a person. The system ends a lock with its process. The file stays: deleting it
+    could leave two processes with a lock each, on two files of one name.
+    """
+    from filelock import FileLock, Timeout  # here, because a server that only reads needs none
+
+    lock = FileLock(file, mode=0o600)
+    try:
+        lock.acquire(timeout=timeout, poll_interval=0.02)
+    except Timeout as error:
+        busy = busy or f"another process holds the lock {file}"
+        raise UserError(f"{busy}; try again when that is done") from error
+    except OSError as error:
+        raise write_error(file, error) from error
+    try:
+        yield
+    finally:
+        lock.release()

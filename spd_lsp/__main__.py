@@ -1,10 +1,14 @@
-"""The entry point of `spd-lsp` and `python -m spd_lsp`."""
+"""The entry point of `spd-lsp` and `python -m spd_lsp`: what has to be set before other modules are imported."""
 
-from spd_lsp.safe_path import ignore_working_folder
+import os
 
-ignore_working_folder()
+# numpy and torch read both when they are first imported. Products of small models are over before more threads
+# have begun, and threads that wait by turning take the cores from the editor.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("PYTHONSAFEPATH", "1")  # a pool's processes import nothing from the working folder either
 
-from spd_lsp.cli import main  # noqa: E402 - imported before, it could be the working folder's
+from spd_lsp.cli import main
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.command_options import print_status
 from spd_lsp.commands.build_ngrams import build_ngrams
-from spd_lsp.commands.compare import compare
 from spd_lsp.commands.complete import complete
 from spd_lsp.commands.connect import connect
 from spd_lsp.commands.doctor import doctor
@@ -24,11 +22,9 @@ from spd_lsp.commands.ngrams import ngrams
 from spd_lsp.commands.rebuild import rebuild
 from spd_lsp.commands.serve import serve
 from spd_lsp.commands.stats import stats
-from spd_lsp.commands.transfer import export_tables, import_file, pull_tables, push_tables
-from spd_lsp.commands.use import unuse, use
-from spd_lsp.commands.which import which
+from spd_lsp.commands.transfer import export_tables, import_file
 from spd_lsp.commands.why import why
-from spd_lsp.evaluation.commands import evaluate
+from spd_lsp.evaluation.commands import bench, evaluate
 from spd_lsp.extras import remedy_for
 from spd_lsp.output.terminal import guard_output
 from spd_lsp.settings import Settings, expand_home
@@ -79,21 +75,15 @@ def _discard_output() -> None:
     envvar="SPD_LSP_DATA_DIR",
     default="",
     metavar="DIR",
-    help="Folder of the n-gram tables (default: the user's data folder).",
+    help="Folder for n-gram tables (default: the user's data folder).",
 )
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
-    """Complete code locally: several drafts at little more than the cost of one."""
+    """Complete code on your own machine, with a local model and n-grams of your code."""
     ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
-for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate):
+for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate, bench):
     main.add_command(command)
-for command in (use, unuse, compare, rebuild, which, why):
+for command in (rebuild, why, export_tables, import_file):
     ngrams.add_command(command)
-for command in (export_tables, import_file, push_tables, pull_tables):
-    ngrams.add_command(command)
-if find_spec("spd_lsp.evaluation.bench"):  # in a clone
-    from spd_lsp.evaluation.bench.command import bench
-
-    main.add_command(bench)

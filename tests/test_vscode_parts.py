@@ -36,7 +36,7 @@ console.log(JSON.stringify(items.map(({ label }) => label.replace(/^\\S+ /, ""))
 def test_a_folder_is_to_be_indexed_unless_it_is(tmp_path: Path, indexed: bool | None, is_offered: bool):
     offered = run_node(tmp_path, MENU, indexed, modules={"vscode": MENU_VSCODE})
     assert ("Index httpx" in offered) is is_offered
-    assert {"Choose the n-gram tables", "Show drafts instead of words", "Show the log"} <= set(offered)
+    assert {"Choose the model", "Show drafts instead of words", "Show the log"} <= set(offered)
 
 
 STATUS_VSCODE = """
@@ -77,26 +77,17 @@ exports.workspace = { getConfiguration: () => ({ inspect: (key) => ({ globalValu
 SETTINGS = """
 const { ServerSettings } = require(sources + "/settings.js");
 const settings = new ServerSettings(require(sources + "/../package.json"));
-settings.interpreter = values[1];
 console.log(JSON.stringify(settings.options()));
 """
 
 
 @pytest.mark.parametrize(
-    ("user", "interpreter", "expected"),
-    [
-        ({}, None, Settings()),
-        ({"drafts": 5}, "/a/bin/python", Settings(drafts=5, python_interpreter="/a/bin/python")),
-        (
-            {"advanced.pythonInterpreter": "/b/bin/python"},
-            "/a/bin/python",
-            Settings(python_interpreter="/b/bin/python"),
-        ),
-    ],
+    ("user", "expected"),
+    [({}, Settings()), ({"drafts": 5, "maxTokens": 9}, Settings(drafts=5, max_tokens=9))],
 )
-def test_the_chosen_interpreter_is_sent_unless_the_user_names_one(tmp_path: Path, user, interpreter, expected):
+def test_what_the_user_set_is_sent(tmp_path: Path, user: dict[str, int], expected: Settings):
     configuration = Configuration(Settings())
-    configuration.set_options(run_node(tmp_path, SETTINGS, user, interpreter, modules={"vscode": SETTINGS_VSCODE}))
+    configuration.set_options(run_node(tmp_path, SETTINGS, user, modules={"vscode": SETTINGS_VSCODE}))
     assert (configuration.merged(), configuration.take_problems()) == (expected, [])
 
 

@@ -19,7 +19,7 @@ MANIFEST = Path(__file__).parent / "package.json"
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 # Settings about the machine that the server runs on: in a remote window, VS Code keeps a value of its own for it.
-_OF_THE_MACHINE = ("model", "device", "threads", "data_dir", "python_interpreter")
+_OF_THE_MACHINE = ("model", "device", "threads", "data_dir")
 _ONLY_USERS = ("machine", "application")  # scopes that an open folder cannot set
 
 OWN: dict[str, dict[str, Any]] = {
@@ -56,11 +56,10 @@ OWN: dict[str, dict[str, Any]] = {
 
 
 def configuration() -> list[dict[str, Any]]:
-    """The manifest's `contributes.configuration`: a section each for completions, the server and the rest."""
+    """The manifest's `contributes.configuration`: a section each for completions and the server."""
     fields = dataclasses.fields(Settings)
-    primary = {key(field): schema(field) for field in fields if not field.metadata["advanced"]}
-    advanced = {key(field): schema(field) for field in fields if field.metadata["advanced"]}
-    sections = {"Completions": primary, "Server": OWN, "Advanced": advanced}
+    sections = {"Completions": {key(field): schema(field) for field in fields if field.metadata["in_editors"]}}
+    sections["Server"] = OWN
     return [{"title": title, "properties": _ordered(properties)} for title, properties in sections.items()]
 
 
@@ -87,9 +86,8 @@ def restricted(properties: dict[str, Any]) -> list[str]:
 
 
 def key(field: dataclasses.Field[Any]) -> str:
-    """A setting's name in VS Code. Example: `max_order` -> `spd-lsp.advanced.maxOrder`."""
-    group = "spd-lsp.advanced" if field.metadata["advanced"] else "spd-lsp"
-    return f"{group}.{camel_case(field.name)}"
+    """A setting's name in VS Code. Example: `max_tokens` -> `spd-lsp.maxTokens`."""
+    return f"spd-lsp.{camel_case(field.name)}"
 
 
 def camel_case(name: str) -> str:

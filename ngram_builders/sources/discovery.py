@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -32,12 +31,8 @@ from ngram_builders.sources.name_rules import (
 from ngram_builders.sources.rules.ignores import RULE_FILES, Exclusion, Ignores, outer_ignores
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 
-OTHER_LANGUAGE = "other language"
-_TOO_DEEP = "too many ignore files above it"
-_UNCOUNTED = "folder with too many files to count"
-
+_OTHER_LANGUAGE = "other language"
 _MARKERS = (GIT, *RULE_FILES, ENVIRONMENT, PACKAGE)  # names that say something of the folder they are in
-_MAX_COUNTED = 20_000  # files in skipped folders; about 50 ms
 
 
 class SourceFile(NamedTuple):
@@ -47,12 +42,6 @@ class SourceFile(NamedTuple):
     size: int
     mtime_ns: int
     ctime_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: str, status: os.stat_result) -> SourceFile:
-        """A file in this state."""
-        return cls(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +51,9 @@ class Survey:
     files: list[SourceFile]
     skipped: dict[str, str]  # path -> reason
 
-    @property
-    def paths(self) -> list[Path]:
-        """The paths of the source files."""
-        return [Path(file.path) for file in self.files]
-
     def count_skipped(self) -> Counter[str]:
-        """Count the skipped files by reason: in folders those that are source by name; none of git's own."""
-        counts: Counter[str] = Counter()
-        left = _MAX_COUNTED
-        for path, reason in self.skipped.items():
-            if reason == UNREADABLE or not _is_folder(path):
-                counts[reason] += 1
-            elif reason != INTERNAL:
-                names = list(_list_files(path, left))
-                left -= len(names)
-                counts[reason] += sum(language_of(name) is not None for name in names)
-                counts[_UNCOUNTED] += not left
-        return +counts
+        """Count what is skipped by reason, but for git's own; a folder counts as one."""
+        return Counter(reason for reason in self.skipped.values() if reason != INTERNAL)
 
 
 def survey(*roots: Path, selection: Selection = EVERYTHING) -> Survey:
@@ -101,17 +75,13 @@ def survey(*roots: Path, selection: Selection = EVERYTHING) -> Survey:
 
 
 def walk_sources(
-    top: str,
-    selection: Selection = EVERYTHING,
-    *,
-    with_outer_ignores: bool = True,
-    only: Collection[str] | None = None,
+    top: str, selection: Selection = EVERYTHING, *, only: Collection[str] | None = None
 ) -> Iterator[tuple[str, SourceFile | Exclusion]]:
     """Yield every file below `top`, or why it is skipped; a folder skipped as a whole is one entry.
 
-    with_outer_ignores: whether the ignore files of a repository around it count. only: the paths to look at.
+    The ignore files of a repository around it count. only: the paths to look at.
     """
-    pending = [(top, outer_ignores(top, _MARKERS, selection) if with_outer_ignores else Ignores())]
+    pending = [(top, outer_ignores(top, _MARKERS, selection))]
     while pending:
         folder, outer = pending.pop()
         try:
@@ -120,10 +90,12 @@ def walk_sources(
         except OSError:
             yield folder, Exclusion(UNREADABLE)
             continue
-        ignores = _enter(folder, {entry.name for entry in entries}, outer, top)
-        if isinstance(ignores, Exclusion):
-            yield folder, ignores
+        names = {entry.name for entry in entries}
+        why = _check_folder_content(folder, names, outer.in_git, top) if folder != top else None
+        if why and not outer.includes(folder, why.reason):
+            yield folder, why
             continue
+        ignores = outer.enter(folder, names)
         for entry in entries if only is None else (entry for entry in entries if entry.path in only):
             if not entry.is_dir(follow_symlinks=False):
                 yield entry.path, _inspect_file(entry, ignores, selection.languages)
@@ -155,21 +127,12 @@ def explain_skipped(path: Path, root: Path, selection: Selection = EVERYTHING) -
     return Exclusion(reason) if reason else None
 
 
-def _enter(folder: str, names: Collection[str], outer: Ignores, top: str) -> Ignores | Exclusion:
-    """Return the rules inside a folder that holds these names, or why nothing in it counts."""
-    why = _check_folder_content(folder, names, outer, top) if folder != top else None
-    outside = outer.leave(folder, why)
-    if isinstance(outside, Exclusion):
-        return outside
-    inner = outside.enter(folder, names)
-    return Exclusion(_TOO_DEEP) if inner.is_too_deep else inner
-
-
-def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores, top: str) -> Exclusion | None:
+def _check_folder_content(folder: str, names: Collection[str], in_git: bool, top: str) -> Exclusion | None:
     """Return why nothing in a folder that holds these names counts, or None."""
-    if reason := check_folder_content(os.path.basename(folder), names, in_git=ignores.in_git):  # noqa: PTH119
+    folders = folder[len(top) :].split(os.sep)  # noqa: PTH206, as strings
+    if reason := check_folder_content(folders[-1], names, in_git=in_git):
         return Exclusion(reason)
-    if licence := find_licence(_folders_below(folder, top), names):
+    if licence := find_licence(folders, names):
         return Exclusion(VENDORED, f"its own licence: {os.path.join(folder, licence)}")  # noqa: PTH118
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
@@ -179,11 +142,6 @@ def _check_folder_content(folder: str, names: Collection[str], ignores: Ignores,
     return None
 
 
-def _folders_below(folder: str, top: str) -> list[str]:
-    """The names of the folders from the top, which is not among them, down to this one."""
-    return folder[len(top) :].split(os.sep)  # noqa: PTH206, as strings
-
-
 def _inspect_file(
     entry: os.DirEntry[str], ignores: Ignores, languages: frozenset[str] | None
 ) -> SourceFile | Exclusion:
@@ -191,27 +149,17 @@ def _inspect_file(
     by_name = check_file_name(entry.path, entry.name, languages)
     if entry.is_symlink() and by_name != SECRET:
         by_name = SYMLINK
-    if excluded := ignores.find(entry.path, entry.name, by_name):
+    if excluded := ignores.find(entry.path, by_name):
         return excluded
     if languages is not None and language_of(entry.name, languages) not in languages:
-        return Exclusion(OTHER_LANGUAGE)
+        return Exclusion(_OTHER_LANGUAGE)
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return Exclusion(UNREADABLE)
-    reason = check_status(status, entry.path)
-    return Exclusion(reason) if reason else SourceFile.of(entry.path, status)
-
-
-def _is_folder(path: str) -> bool:
-    """Whether a skipped path is a folder, and no link to one."""
-    return os.path.isdir(path) and not os.path.islink(path)  # noqa: PTH112, PTH114
-
-
-def _list_files(folder: str, limit: int) -> Iterator[str]:
-    """Yield the names of the files below a folder, up to a limit."""
-    names = (name for _, _, names in os.walk(folder) for name in names)
-    return islice(names, limit)
+    if reason := check_status(status, entry.path):
+        return Exclusion(reason)
+    return SourceFile(entry.path, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def display_path(path: str | PurePath) -> str:
@@ -224,6 +172,6 @@ def _resolve_folder(root: Path) -> Path:
     """Return the real path of an existing folder."""
     if not root.is_dir():
         problem = "is a file, not a folder" if root.exists() else "does not exist"
-        corpus = ", or add --engine datatrove if it is a corpus" if root.exists() else ""
+        corpus = ", or give it with --corpus" if root.exists() else ""
         raise UserError(f"{display_path(root)} {problem}; name the folder of a repository{corpus}")
     return root.resolve()

@@ -11,8 +11,11 @@ import stat
 import time
 from pathlib import Path
 
+from ngram_builders.scratch import file_stamp
+
 GIT = ".git"
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # not every system has each
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _MAX_PATH_CHARACTERS = 4_096
 _MAX_LOCK_SECONDS = 60  # git writes a lock when it begins, and renames it when it is done
 
@@ -20,48 +23,36 @@ _MAX_LOCK_SECONDS = 60  # git writes a lock when it begins, and renames it when 
 _ANOTHER_MACHINE = re.compile(r"(?://|/net/|/Network/Servers/)[^/]+")
 
 
-def checkout_state(folder: Path) -> tuple[tuple[int, int, int], ...]:
+def checkout_state(folder: Path) -> tuple[object, ...]:
     """What changes when git checks out or commits in the repository around a folder; empty outside of one."""
     private = _private_folder_around(folder)
-    return tuple(_file_state(private / name) for name in ("HEAD", "index")) if private else ()
+    return tuple(file_stamp(private / name) for name in ("HEAD", "index")) if private else ()
 
 
 def is_git_at_work(folder: Path) -> bool:
     """Whether git is changing the work tree around a folder; an old lock was left behind."""
     private = _private_folder_around(folder)
-    locked = _file_state(private / "index.lock")[0] if private else 0
+    locked = file_stamp(private / "index.lock")[2] if private else 0
     return abs(time.time_ns() - locked) < _MAX_LOCK_SECONDS * 10**9  # nor is one of the far future believed
-
-
-def _private_folder_around(folder: Path) -> Path | None:
-    """Where the data of the work tree around a folder are; None outside of one."""
-    repository = next((one for one in (folder, *folder.parents) if os.path.lexists(one / GIT)), None)
-    return _private_folder(str(repository)) if repository else None
-
-
-def _file_state(file: Path) -> tuple[int, int, int]:
-    """What distinguishes one state of a file from the next; zeros without the file."""
-    try:
-        status = file.stat()
-    except (OSError, ValueError):
-        return 0, 0, 0
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def git_folder(repository: str) -> Path:
     """Return where git keeps a repository's data: `.git`, or the folder that a file of this name points to."""
-    private = _private_folder(repository)
-    common = _read_path(private / "commondir").strip()  # of a worktree: the repository that it belongs to
-    return follow(private, common) or private
+    private = _private_folder(Path(repository))
+    return follow(private, _read_path(private / "commondir")) or private  # of a worktree: what it belongs to
 
 
-def _private_folder(repository: str) -> Path:
+def _private_folder_around(folder: Path) -> Path | None:
+    """Where the data of the work tree around a folder are; None outside of one."""
+    return next((_private_folder(one) for one in (folder, *folder.parents) if os.path.lexists(one / GIT)), None)
+
+
+def _private_folder(repository: Path) -> Path:
     """Return where the data of one work tree are, such as its index."""
-    path = Path(repository, GIT)
+    path = repository / GIT
     if not os.path.isfile(path):  # noqa: PTH113, which raises for some
         return path
-    named = _read_path(path).partition("gitdir:")[2].strip()
-    return follow(Path(repository), named) or Path(repository)  # where nothing is
+    return follow(repository, _read_path(path).partition("gitdir:")[2].strip()) or repository  # where nothing is
 
 
 def follow(folder: Path, name: str) -> Path | None:
@@ -79,13 +70,13 @@ def _machine(path: str) -> str:
 def _read_path(file: Path) -> str:
     """Read a path from a small file; empty if there is none."""
     text = read_regular_file(str(file), _MAX_PATH_CHARACTERS).decode("utf-8", errors="surrogateescape")
-    return "" if "\0" in text else text
+    return "" if "\0" in text else text.strip()
 
 
 def read_regular_file(path: str, limit: int, flags: int = 0) -> bytes:
     """Read the start of a regular file; nothing of a pipe or device, and nothing if there is none."""
     try:
-        descriptor = os.open(path, _OPEN_FLAGS | flags)
+        descriptor = os.open(path, OPEN_FLAGS | flags)
         with os.fdopen(descriptor, "rb") as file:
             is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
             return file.read(limit) if is_regular else b""

@@ -6,17 +6,22 @@ import os
 from collections.abc import Collection
 from pathlib import PurePath
 
+from ngram_builders.errors import UserError
+
+_NAMED_BY_EXTENSION = (  # languages whose only extension is their id
+    "go java swift dart r zig awk elm gleam odin hlsl wgsl vim fish nix cmake thrift hcl sql vue svelte "
+    "astro css scss sass less proto"
+)
 LANGUAGE_BY_EXTENSION: dict[str, str] = {
     extension: language
     for language, extensions in {
+        **{language: language for language in _NAMED_BY_EXTENSION.split()},
         "python": "py pyi pyw pyx pxd ipynb",
         "javascript": "js mjs cjs",
         "javascriptreact": "jsx",
         "typescript": "ts mts cts",
         "typescriptreact": "tsx",
-        "go": "go",
         "rust": "rs",
-        "java": "java",
         "c": "c h",
         "cpp": "cpp cc cxx c++ hpp hh hxx h++ ipp inl",
         "cuda-cpp": "cu cuh",
@@ -27,11 +32,8 @@ LANGUAGE_BY_EXTENSION: dict[str, str] = {
         "lua": "lua p8",
         "kotlin": "kt kts",
         "scala": "scala sc",
-        "swift": "swift",
         "objective-c": "m",
         "objective-cpp": "mm",
-        "dart": "dart",
-        "r": "r",
         "julia": "jl",
         "perl": "pl pm",
         "elixir": "ex exs",
@@ -42,7 +44,6 @@ LANGUAGE_BY_EXTENSION: dict[str, str] = {
         "clojure": "clj cljs cljc",
         "groovy": "groovy gradle",
         "powershell": "ps1 psm1",
-        "zig": "zig",
         "nim": "nim nims nimble",
         "tcl": "tcl tk",
         "fortran": "f f77 f90 f95 f03 f08 for",
@@ -52,43 +53,22 @@ LANGUAGE_BY_EXTENSION: dict[str, str] = {
         "ada": "adb ads",
         "pascal": "pas dpr",
         "asm": "s asm nasm",
-        "awk": "awk",
         "lisp": "lisp cl el",
         "scheme": "scm sld",
         "racket": "rkt",
         "crystal": "cr",
-        "elm": "elm",
-        "gleam": "gleam",
-        "odin": "odin",
         "purescript": "purs",
         "raku": "raku rakumod",
         "coffeescript": "coffee",
         "solidity": "sol",
         "gdscript": "gd",
         "glsl": "glsl vert frag geom comp",
-        "hlsl": "hlsl",
-        "wgsl": "wgsl",
         "vb": "vb bas",
-        "vim": "vim",
-        "fish": "fish",
-        "nix": "nix",
         "makefile": "mk mak",
-        "cmake": "cmake",
         "starlark": "bzl star",
         "graphql": "graphql gql",
-        "thrift": "thrift",
-        "hcl": "hcl",
-        "sql": "sql",
-        "vue": "vue",
-        "svelte": "svelte",
-        "astro": "astro",
-        "css": "css",
-        "scss": "scss",
-        "sass": "sass",
-        "less": "less",
         "html": "html htm",
         "terraform": "tf",
-        "proto": "proto",
     }.items()
     for extension in extensions.split()
 }
@@ -142,11 +122,12 @@ def language_of(path: str | PurePath, wanted: Collection[str] | None = None) -> 
     return data if wanted and data in wanted else None
 
 
-def closest_language(language: str | None, known: Collection[str]) -> str | None:
-    """Return the one of `known` that serves a language: itself, else one that shares its code, else None."""
-    if language is None or language in known:
-        return language
-    return max(related_languages(language) & set(known), default=None)
+def check_language(language: str) -> str:
+    """Return the language id if a file can have it."""
+    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES}
+    if language not in known:
+        raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(known))}")
+    return language
 
 
 def related_languages(language: str) -> frozenset[str]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePath
 
 import platformdirs
 
-from ngram_builders.sources.rules.globs import NameMatcher
+from ngram_builders.sources.git_repository import read_regular_file
+from ngram_builders.sources.rules.rule_files import name_matcher
 
 _SECRET_NAMES = """
     .env* *.env *.pem *.key *.crt *.cert *.cer *.der *.p12 *.pfx *.jks *.keystore *.keytab *.kdb *.kdbx
@@ -26,8 +26,8 @@ _SECRET_NAMES = """
     .netrc _netrc .npmrc .yarnrc.yml .pypirc .htpasswd .pgpass .my.cnf .git-credentials .dockercfg
     .dockerconfigjson .vault-token .s3cfg .boto .ftpconfig .terraformrc terraform.rc kubeconfig *.kubeconfig
 """
-_is_secret_name = NameMatcher(_SECRET_NAMES.split())
-_is_about_secrets = NameMatcher(("credentials*", "secret.*", "secrets.*"))
+_is_secret_name = name_matcher(_SECRET_NAMES)
+_is_about_secrets = name_matcher("credentials* secret.* secrets.*")
 _COMPILED = (".go", ".rs", ".java", ".kt", ".scala", ".swift", ".cs", ".c", ".h", ".cc", ".cpp", ".hpp")  # is code
 _SECRET_PATH = re.compile(
     r"(?:^|/)\.(?:(?:aws|azure|ssh|gnupg|terraform\.d|password-store|config/gcloud)/"
@@ -42,31 +42,19 @@ def is_secret(path: PurePath | str) -> bool:
     """Whether a file's name or folder says so: .env.local, id_rsa, server.pem, .docker/config.json."""
     path = str(path).replace(os.sep, "/").lower()
     name = path.rpartition("/")[2]
-    secret = _is_secret_name(name) or _SECRET_PATH.search(path) is not None
-    secret = secret or (_is_about_secrets(name) and not name.endswith(_COMPILED))
+    secret = bool(_is_secret_name(name) or _SECRET_PATH.search(path))
+    secret = secret or bool(_is_about_secrets(name) and not name.endswith(_COMPILED))
     for glob in user_globs():
-        if _ends_in(path, glob.removeprefix("!")):
+        end = glob.removeprefix("!")  # without a slash it is about the name alone
+        if fnmatchcase(f"/{path}", f"*/{end.lstrip('/')}") if "/" in end else fnmatchcase(name, end):
             secret = not glob.startswith("!")
     return secret
-
-
-def _ends_in(path: str, glob: str) -> bool:
-    """Whether a lower-case path ends in what a glob says; without a slash the glob is about the name alone."""
-    if "/" in glob:
-        return fnmatchcase(f"/{path}", f"*/{glob.lstrip('/')}")
-    return fnmatchcase(path.rpartition("/")[2], glob)
 
 
 @lru_cache(1)
 def user_globs() -> Sequence[str]:
     """Read the user's own globs, one a line; `!` before one allows the file again. Read once a process."""
-    return tuple(_read_globs(Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / USER_LIST))
-
-
-def _read_globs(file: Path) -> Iterator[str]:
-    """Read the globs of a list, in lower case."""
-    with suppress(OSError):
-        if file.is_file():
-            with file.open(encoding="utf-8", errors="replace") as text:
-                lines = (line.strip().lower() for line in text.read(_MAX_LIST_BYTES).splitlines())
-                yield from (line for line in lines if line.strip("!") and not line.startswith("#"))
+    file = Path(platformdirs.user_config_dir("spd-lsp", appauthor=False)) / USER_LIST
+    text = read_regular_file(str(file), _MAX_LIST_BYTES).decode(errors="replace")
+    lines = (line.strip().lower() for line in text.splitlines())
+    return tuple(line for line in lines if line.strip("!") and not line.startswith("#"))

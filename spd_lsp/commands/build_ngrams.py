@@ -2,136 +2,109 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.shared_folder import path_or_address
-from spd_lsp.command_options import LocalPath, PathOrAddress
 from spd_lsp.commands import skipped_files
-from spd_lsp.commands.consent import ask
-from spd_lsp.commands.dependencies import count_dependencies, describe_dependencies
-from spd_lsp.commands.distributed_build import CLUSTER_DEFAULTS, cluster_options, count_in_tasks
-from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.output.progress import ReportProgress, format_bytes, format_count, progress
+from spd_lsp.commands.ngrams import ask, open_registry
+from spd_lsp.extras import install_command
+from spd_lsp.output.progress import ReportProgress, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
-    from ngram_builders.preview import Preview
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
-_ENGINES = ("local", "datatrove")
-_MIN_NGRAMS_FOR_SIZE = 50_000  # in smaller tables the fixed parts dominate
-_POSITIVE = click.IntRange(1)
-_PATH = LocalPath(path_type=Path)
+_PATH = click.Path(path_type=Path)
 
 
-@click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --name mine --dry-run")
-@click.argument("repos", metavar="REPO...", nargs=-1, type=PathOrAddress(path_type=Path))
+@click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --name mine")
+@click.argument("repos", metavar="REPO...", nargs=-1, type=_PATH)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the folder's name).")
-@click.option("--language", metavar="L", help="Count only this language, such as python.")
+@click.option("--language", metavar="L", help="Include only this language, such as python.")
 @click.option(
     "--include",
     multiple=True,
     metavar="GLOB",
-    help="Count also what matches, such as deps/lua/ or *_pb2.py; as in .gitignore. May be repeated.",
+    help="Also include matching files, such as deps/lua/ or *_pb2.py. GLOB is a .gitignore pattern. Repeatable.",
 )
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out what matches. May be repeated.")
-@click.option("--orders", default="2-6", show_default=True, help="Lengths of the n-grams.")
-@click.option("--min-count", type=_POSITIVE, default=1, show_default=True, metavar="N", help="Drop rarer n-grams.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Skip matching files. Repeatable.")
+@click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokenizer is used.")
+@click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
+@click.option("--replace", is_flag=True, help="Replace a table of the same name from another repository.")
+@click.option("--list-skipped", is_flag=True, help="List the skipped files and build nothing.")
+@click.option("--why", metavar="FILE", type=_PATH, help="Explain why FILE is included or skipped.")
 @click.option(
-    "--min-files",
-    type=_POSITIVE,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Drop n-grams found in fewer files.",
+    "--corpus",
+    "corpora",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Build from a corpus: a folder, or .jsonl or .parquet files with a `text` field. ADDRESS is a path or an "
+    "fsspec address such as s3://bucket/code. Repeatable.",
 )
-@click.option("--memory", metavar="SIZE", help="Memory limit of a process, such as 500M (default: 1G).")
-@click.option("--engine", type=click.Choice(_ENGINES), default="local", show_default=True, help="How to count.")
-@click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokens are counted.")
 @click.option(
-    "--dependencies", is_flag=True, help="Count the installed packages that REPO imports or declares instead."
+    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler for the tasks of --corpus."
 )
-@click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds.")
-@click.option("--replace", is_flag=True, help="Replace another repository's table of that name.")
-@click.option("--dry-run", is_flag=True, help="Show what would be counted and skipped; write nothing.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of --corpus tasks that run at once.")
 @click.option(
-    "--list-skipped",
-    is_flag=False,
-    flag_value="",
-    metavar="[REASON]",
-    help="List the files that are left out, such as those that are `vendored`, and build nothing.",
+    "--folder", metavar="DIR", type=_PATH, help="Working folder of --corpus. All machines must share it."
 )
-@click.option("--why", metavar="FILE", type=_PATH, help="Explain why a file is counted or skipped.")
-@cluster_options
+@click.option(
+    "--slurm",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Option for sbatch, such as partition=cpu. Repeatable.",
+)
 @click.pass_context
 def build_ngrams(
     context: click.Context,
     /,
-    repos: tuple[Path | str, ...],
+    repos: tuple[Path, ...],
     language: str | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
-    dependencies: bool,
     replace: bool,
-    dry_run: bool,
-    list_skipped: str | None,
+    list_skipped: bool,
     why: Path | None,
-    orders: str,
-    memory: str | None,
+    corpora: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Teach completions your code: count its n-grams.
+    """Build or update an n-gram table of your code.
 
-    REPO is a repository or any folder of sources; with --engine datatrove also a corpus,
-    which may be at an address such as s3://bucket/corpus/*.jsonl.gz.
+    REPO is a repository or any folder of source files.
     """
+    from ngram_builders.sources.language_ids import check_language
     from ngram_builders.sources.rules.selection import Selection
 
-    if not repos and list_skipped and Path(list_skipped).is_dir():  # `--list-skipped .`
-        repos = (Path(list_skipped),)
-        list_skipped = ""
-    if not repos:
+    corpora = tuple(one if ":" in one else os.path.abspath(one) for one in corpora)  # noqa: PTH100, patterns too
+    tasks = {option: options.pop(option) for option in ("executor", "workers", "folder", "slurm")}
+    if corpora and any((repos, language, include, exclude, list_skipped, why, options["fresh"])):
+        raise UserError("--corpus takes no REPO, nor options that choose files; leave them out")
+    if not corpora and (given := [option for option in tasks if tasks[option]]):
+        raise UserError(f"--{given[0]} is for --corpus; add --corpus ADDRESS")
+    if not repos and not corpora:
         raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
-    _check_language(language)
-    selection = Selection(language, include, exclude)
-    reads_only = dry_run or list_skipped is not None or why is not None
-    folders = [one for one in repos if isinstance(one, Path)]
-    if len(folders) < len(repos) and (reads_only or dependencies or options["engine"] != "datatrove"):
-        address = next(one for one in repos if isinstance(one, str))
-        raise UserError(
-            f"{address} is an address, and a folder or file is expected here; copy it, or mount it; "
-            "a corpus at an address is counted with --engine datatrove"
-        )
+    selection = Selection(language and check_language(language), include, exclude)
     if why is not None:
-        click.echo(skipped_files.explain(why, folders, selection))
+        click.echo(skipped_files.explain(why, repos, selection))
         return
-    if options["name"] and not (reads_only or dependencies or replace):
-        _check_replacement(context.obj, options["name"], repos)
+    if options["name"] and not (list_skipped or replace):
+        _check_replacement(context.obj, options["name"], repos, corpora)
     try:
         with progress() as report:
-            if list_skipped is not None:
-                output = "\n".join(skipped_files.list_skipped(folders, selection, list_skipped, report))
-            elif dry_run:
-                from ngram_builders.preview import preview
-
-                output = _describe_preview(preview(folders, selection, report))
-            elif dependencies:
-                made = [
-                    (repo, count_dependencies(context.obj, repo, options["model"], report)) for repo in folders
-                ]
-                output = "\n".join(describe_dependencies(*one) for one in made)
+            if list_skipped:
+                output = "\n".join(skipped_files.list_skipped(repos, selection, report))
+            elif corpora:
+                output = _count_corpora(context.obj, corpora, report, options["name"], options["model"], **tasks)
             else:
-                options |= {"orders": _parse_orders(orders), "selection": selection}
-                options |= {} if memory is None else {"memory": _parse_memory(memory)}
-                where = {name: value for name in CLUSTER_DEFAULTS if (value := options.pop(name))}
-                output = describe_build(count(context.obj, repos, report, where=where, **options))
+                output = describe_build(count(context.obj, repos, report, selection=selection, **options))
     except KeyboardInterrupt:
         click.echo("interrupted: the table is unchanged; run the same command to continue", err=True)
         context.exit(130)
@@ -141,99 +114,81 @@ def build_ngrams(
 
 def count(
     settings: Settings,
-    repos: Sequence[Path | str],
+    repos: Sequence[Path],
     report: ReportProgress,
     *,
     name: str | None,
-    engine: str,
     model: str,
-    where: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> BuildSummary:
     """Run the build."""
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import absolute_model_name, bundled_tables, locate
+    from ngram_builders.build import build
+    from spd_lsp.models.checkpoint.hub import absolute_model_name
 
-    folder = locate(model)
-    tokens = ModelTokenizer(folder)
+    tokens = _load_tokens(model)
     options |= {
         "token_space": tokens.space,
         "registry": open_registry(settings),
         "report": report,
     }
-    if engine == "datatrove":
-        if options.pop("min_files", 1) > 1:
-            raise UserError("--min-files works with --engine local only; leave one of the two out")
-        where = {**CLUSTER_DEFAULTS, **where}
-        return count_in_tasks(repos, name, absolute_model_name(model), where=where, **options)
-    if where:
-        option = "--" + next(iter(where)).replace("_", "-")
-        raise UserError(f"{option} works with --engine datatrove only; add that option")
-    from ngram_builders.build import build
-
-    companions = bundled_tables(model, folder)
-    options |= {"model": absolute_model_name(model), "companion_tables": companions}
-    return build([Path(repo) for repo in repos], name, tokens.encode_batch, **options)
+    return build(repos, name, tokens.encode_batch, model=absolute_model_name(model), **options)
 
 
-def _check_language(language: str | None) -> None:
-    """Refuse a language that no file is in."""
-    from ngram_builders.registry.assignments import KNOWN_LANGUAGES
+def _count_corpora(
+    settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, model: str, **tasks: Any
+) -> str:
+    """Build from corpora, or submit that, and say what was done."""
+    from spd_lsp.models.checkpoint.hub import absolute_model_name
 
-    if language is not None and language not in KNOWN_LANGUAGES:
-        raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(KNOWN_LANGUAGES))}")
+    try:
+        from ngram_builders.corpora import build_corpora
+    except ModuleNotFoundError as error:
+        raise UserError(f"--corpus needs {error.name}; run: {install_command('distributed')}") from error
+    if name is None:
+        raise UserError("the table of a corpus needs a name; give one with --name")
+    slurm = dict(re.findall(r"(?m)^(?:--)?([a-z-]+)=(\S+)$", "\n".join(tasks["slurm"])))
+    if slurm and tasks["executor"] != "slurm":
+        raise UserError("--slurm is for --executor slurm; add that option")
+    if len(slurm) < len(tasks["slurm"]):
+        raise UserError(f"--slurm takes options of sbatch, each once, such as partition=cpu; not {tasks['slurm']}")
+    tasks |= {"slurm": slurm, "registry": open_registry(settings), "report": report}
+    tasks |= {"model": absolute_model_name(model), "token_space": _load_tokens(model).space}
+    made = build_corpora(corpora, name, partial(_make_encoder, absolute_model_name(model)), **tasks)
+    return made if isinstance(made, str) else describe_build(made)
 
 
-def _check_replacement(settings: Settings, name: str, repos: Sequence[Path | str]) -> None:
+def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
+    """Return a model's encoder; tasks find this function by its name."""
+    return _load_tokens(model).encode_batch
+
+
+def _load_tokens(model: str) -> ModelTokenizer:
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import locate
+
+    return ModelTokenizer(locate(model))
+
+
+def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str] = ()) -> None:
     """Ask before a table is lost that was not built from these repositories, nor from one that has moved."""
     table = next((one for one in open_registry(settings).tables() if one.name == name), None)
     if table is None or (table.fault and not table.roots):
         return
-    roots = [*table.roots, *map(path_or_address, table.recipe.get("rows", ()))]
-    folders = [repo for repo in repos if isinstance(repo, Path)]
-    named = {*repos, *(path for repo in folders for path in (repo.resolve(), repo.absolute()))}
-    if any(root in named or (isinstance(root, Path) and not root.exists()) for root in roots):
+    named = {path for repo in repos for path in (repo, repo.resolve(), repo.absolute())}
+    known = table.recipe.get("corpus", [])
+    if any(root in named or not root.exists() for root in table.roots) or (corpora and known == list(corpora)):
         return
-    source = ", ".join(map(str, roots)) or table.recipe.get("imported") or table.recipe.get("package")
+    source = ", ".join(map(str, (*table.roots, *known))) or table.recipe.get("imported")
     loss = f"the table {name} is from {source or 'elsewhere'} and would be replaced"
     ask(loss, "Replace it?", "choose another name with --name, or add --replace")
 
 
-def _parse_orders(text: str) -> tuple[int, ...]:
-    """Example: `2-4` -> (2, 3, 4); `3` -> (3,)."""
-    match = re.fullmatch(r"([2-6])(?:-([2-6]))?", text)
-    low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if low > high:
-        raise UserError(f"--orders is a range within 2-6, such as 2-6 or 3-5, not {text!r}")
-    return tuple(range(low, high + 1))
-
-
-def _parse_memory(text: str) -> int:
-    """Example: `500M` -> 500000000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])B?", text, re.IGNORECASE)
-    if match is None:
-        raise UserError(f"--memory is a size such as 500M or 2G, not {text!r}")
-    return int(float(match[1]) * {"M": 10**6, "G": 10**9}[match[2].upper()])
-
-
-def _describe_preview(preview: Preview) -> str:
-    by_size = sorted(preview.files, key=lambda language: (-preview.bytes[language], language))
-    parts = [
-        f"{preview.files[language]:,} {language} ({format_bytes(preview.bytes[language])})" for language in by_size
-    ]
-    total = f"{format_count(sum(preview.files.values()), 'file')}, {format_bytes(sum(preview.bytes.values()))}"
-    lines = [f"would count {total}: {', '.join(parts) or 'none'}", *_describe_masked(preview.masked)]
-    return "\n".join([*lines, _describe_skipped(preview.skipped)])
-
-
 def describe_build(summary: BuildSummary) -> str:
     """Describe what was counted, what that took, what was skipped and why, and where the table is."""
-    each = f" ({summary.bytes / summary.ngrams:.1f} bytes each)" if summary.ngrams >= _MIN_NGRAMS_FOR_SIZE else ""
     lines = [
         f"{summary.name}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
-        f"{summary.ngrams:,} n-grams, {summary.bytes / 2**20:.1f} MiB{each}, {summary.seconds:.1f} s",
+        f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s",
         *_describe_work(summary),
-        *_describe_perplexity(summary),
         *_describe_masked(summary.masked),
         _describe_skipped(summary.skipped),
         f"table: {summary.path}",
@@ -250,18 +205,6 @@ def _describe_work(summary: BuildSummary) -> list[str]:
     speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
     line = f"tokenized: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
     return [line + (f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else "")]
-
-
-def _describe_perplexity(summary: BuildSummary) -> list[str]:
-    """Describe how well n-grams predict new code with the table, and without it if there is another one."""
-    if not summary.perplexity:
-        return []
-    *others, best = summary.perplexity.values()  # alone, the other tables, and with them
-    about = "perplexity of new code (lower is better)"
-    if not others:
-        return [f"{about}: {best:.1f}"]
-    effect = "so this table helps completions here" if best < others[-1] else "so it needs more code to help"
-    return [f"{about}: {others[-1]:.1f} -> {best:.1f}, {effect}"]
 
 
 def _describe_masked(lines: int) -> list[str]:

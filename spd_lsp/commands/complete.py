@@ -29,25 +29,31 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 @click.command()
 @click.argument("position", metavar="FILE:LINE:COL")
 @click.argument("text", metavar="[-]", type=click.Choice(["-"]), required=False)
-@click.option("-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Number of drafts.")
+@click.option(
+    "-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Number of completions."
+)
 @model_options
 @click.option(
-    "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Maximum length of a draft."
+    "--max-tokens",
+    type=click.IntRange(1, 512),
+    default=24,
+    show_default=True,
+    help="Maximum length of a completion, in tokens.",
 )
 @click.option(
     "--min-probability",
     type=click.FloatRange(0, 1),
     metavar="P",
-    help="Answer as if you were typing: hide drafts below this probability, and all where they are rarely wanted.",
+    help="Behave as while typing: hide completions below this probability.",
 )
 @click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set any of the editor settings, such as advanced.temperature=0.8; may be repeated.",
+    help="Change a setting, such as temperature=0.8. Repeatable. See editors/README.md and spd_lsp/README.md.",
 )
-@click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables, or only the model.")
+@click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables (default) or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def complete(
@@ -63,13 +69,14 @@ def complete(
     ngrams: bool,
     as_json: bool,
 ) -> None:
-    """Print drafts at a position of a file. Lines and columns count from 1, as editors show them.
+    """Print completions at a position of a file.
 
-    With -, the text is read from standard input, and FILE says which language and tables it has.
+    LINE and COL start at 1. Add - to read the text from standard input. FILE then only selects the language and
+    the tables.
     """
     from spd_lsp.completion.offer import CompletionResult
 
-    path, source, cursor = read_position(position, stdin=text is not None)
+    path, source, cursor = _read_position(position, stdin=text is not None)
     options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}
     options |= {"min_probability": min_probability or 0.0, **dict(map(_parse_change, changes))}
     settings = dataclasses.replace(settings, **options)
@@ -88,14 +95,12 @@ def complete(
     click.echo(_as_object(answer, model) if as_json else _as_table(answer))
 
 
-def read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
+def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
     """The file, its text and the offset in it that FILE:LINE:COL names."""
     parts = re.fullmatch(r"(.*):([0-9]{1,18}):([0-9]{1,18})", position, re.DOTALL)
     if parts is None:
         raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
-    path = Path(parts[1])
-    line = int(parts[2])
-    column = int(parts[3])
+    path, line, column = Path(parts[1]), int(parts[2]), int(parts[3])
     source = _read_source(path, stdin=stdin)
     lines = _LINE_END.split(source)
     starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
@@ -108,7 +113,7 @@ def read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
 
 
 def _parse_change(text: str) -> tuple[str, Any]:
-    """A setting and its value. Example: `advanced.maxOrder=3` -> ("max_order", 3)."""
+    """A setting and its value. Example: `maxOrder=3` -> ("max_order", 3)."""
     key, equals, written = text.partition("=")
     name = field_name(key)
     if name is None or not equals:
@@ -136,8 +141,7 @@ def _read_source(path: Path, *, stdin: bool) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        byte = f"byte 0x{content[error.start]:02x} at offset {error.start}"
-        raise UserError(f"{path} is not UTF-8 ({byte}); save it as UTF-8") from error
+        raise UserError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from error
 
 
 def _as_table(answer: CompletionResult) -> str:
@@ -152,8 +156,7 @@ def _as_table(answer: CompletionResult) -> str:
             first += f"  ({how} {completion.places})"
         elif not completion.ends:
             first += " …"
-        p = completion.shown_probability
-        shown = "" if p is None else f"{p:.1%}"
+        shown = "" if completion.shown_probability is None else f"{completion.shown_probability:.1%}"
         rows += [f"{number:3} {shown:>6}  {first}", *(f"{'':12}{line}" for line in others)]
     drafts = format_count(len(answer.completions), "draft")
     tokens = format_count(answer.tokens, "token")
@@ -178,6 +181,7 @@ def _as_object(answer: CompletionResult, model: str) -> str:
         }
         for one in answer.completions
     ]
+    costs = {name: getattr(answer, name) for name in ("fill_format", "passes", "tokens", "prompt_tokens")}
     return as_json(
         {
             "completions": completions,
@@ -186,10 +190,7 @@ def _as_object(answer: CompletionResult, model: str) -> str:
             "problems": list(answer.problems),
             "model": model,
             "ngrams": list(answer.ngrams),
-            "fill_format": answer.fill_format,
-            "passes": answer.passes,
-            "tokens": answer.tokens,
-            "prompt_tokens": answer.prompt_tokens,
+            **costs,
             "milliseconds": round(answer.seconds * 1000, 1),
         }
     )

@@ -9,12 +9,12 @@ from ngram_builders.errors import UserError
 
 @click.command()
 @click.argument("path", default="", metavar="[PATH]")
-@click.option("--check", is_flag=True, help="Only check that the server can be reached.")
+@click.option("--check", is_flag=True, help="Only check whether the server is reachable.")
 def connect(path: str, check: bool) -> None:
-    """Connect an editor to a running server.
+    """Connect an editor to a shared server.
 
-    PATH is its Unix socket, as for `serve --socket`, which starts that server. An editor on another machine
-    starts `ssh HOST spd-lsp connect`.
+    PATH is the Unix socket of `spd-lsp serve --socket`. An editor on another machine runs
+    `ssh HOST spd-lsp connect`.
     """
     from spd_lsp.lsp.transport.access import connect_to_socket, socket_path
     from spd_lsp.lsp.transport.proxy import relay

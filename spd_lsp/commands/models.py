@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.completion_times import Pace, key_of, measure, measure_pace, measured_times, note_time
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.extras import install_command, missing_for_models
-from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
-from spd_lsp.models.checkpoint.gguf_parts import is_part, whole_name
+from spd_lsp.models.checkpoint.download import fetch, list_files
+from spd_lsp.models.checkpoint.gguf_parts import whole_name
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.models.checkpoint.limits import free_gpu_memory, free_memory, memory_needed
-from spd_lsp.models.checkpoint.recommended import RecommendedModel, read_table, recommend
 from spd_lsp.models.checkpoint.stored_models import (
     StoredModel,
     list_models,
@@ -24,10 +26,13 @@ from spd_lsp.models.checkpoint.stored_models import (
     searched_folders,
 )
 from spd_lsp.output.printable import as_json
-from spd_lsp.output.progress import format_bytes, resumable_progress
-from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, is_path
+from spd_lsp.output.progress import format_bytes, progress
+from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, Settings, is_path
 
+_SOURCE = "import os\n\n\ndef names(path):\n    return os."  # by which a model that was fetched is tried
 _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
+_MOST = 3  # that are recommended at once
+_MAX_BYTES_ON_CPU = 2_000_000_000  # a completion of ten passes reads larger weights for more than a second
 
 
 @click.group(invoke_without_command=True)
@@ -36,42 +41,33 @@ _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 def models(context: click.Context, prints_json: bool) -> None:
     """List local and recommended models.
 
-    Up to three are recommended, which suit this machine. Local ones are where Ollama, LM Studio, llama.cpp,
-    Hugging Face's library and `models get` keep them; nothing is downloaded. Pass a name to --model, or that
-    of a recommended model to `models get`. Memory is roughly what the weights need on a CPU.
+    The list contains the models of Ollama, LM Studio, llama.cpp, the Hugging Face library and `models get`. Up to
+    three recommended models suit this machine. Nothing is downloaded. Pass a name to --model, or a recommended
+    name to `models get`. The memory column estimates the memory use on a CPU.
     """
     if context.invoked_subcommand:
         return
     free = free_memory()
-    pace = _pace()
-    times = measured_times()
-    found = [_described(model, free, pace, times) for model in list_models()]
+    found = [_described(model, free) for model in list_models()]
     here = {model["name"] for model in found}
-    rows = [
-        row
-        for row in recommend(free, free_gpu_memory(), pace.seconds if pace else lambda size: 0.0)
-        if row.model not in here
-    ]
+    offers = [_offered(row) for row in recommend(free, free_gpu_memory()) if row.model not in here]
     if prints_json:
-        click.echo(as_json([*found, *(_offered(row, pace) for row in rows)]))
+        click.echo(as_json([*found, *offers]))
         return
-    nothing = "no models found in\n" + "\n".join(f"  {folder}" for folder in searched_folders())
-    click.echo(_as_table(found, free) if found else nothing)
-    click.echo(_as_offers([_offered(row, pace) for row in rows]))
-    if pace:
-        click.echo("~: not measured, but estimated by the size, from what the bundled model takes just now")
+    for line in (*_as_table(found, free), *_as_offers(offers)):
+        click.echo(line)
 
 
 @models.command("get")
 @click.argument("name")
-@click.option("--json", "prints_json", is_flag=True, help="Print what happens as JSON, a line each.")
+@click.option("--json", "prints_json", is_flag=True, help="Print progress as one JSON object per line.")
 def get_model(name: str, prints_json: bool) -> None:
-    """Fetch a model if it is not here, and check that it completes.
+    """Download a model and check that it works.
 
-    NAME is a recommended one, OWNER/REPOSITORY:FILE.gguf or OWNER/REPOSITORY of Hugging Face, or anything that
-    --model takes. The environment variable HF_ENDPOINT names a mirror. An interrupted download is resumed.
+    NAME is a recommended model, OWNER/REPOSITORY:FILE.gguf or OWNER/REPOSITORY on Hugging Face, or any other value
+    of --model. Stored models are not downloaded again. The environment variable HF_ENDPOINT selects a mirror.
     """
-    with resumable_progress() as bar:
+    with progress() as bar:
 
         def report(text: str) -> None:
             stage, _, share = text.rpartition(": ")
@@ -82,14 +78,12 @@ def get_model(name: str, prints_json: bool) -> None:
 
         model = _fetched(name, report)
         report(f"trying {model}")
-        seconds = measure(model, report)
-    for stored in list_models():
-        if stored.name == model:
-            note_time(stored, seconds)
+        completer = load_completer(Settings(model=model), report, ngrams=False)
+        completer.complete(_SOURCE, len(_SOURCE), "python", explicit=True)
     if prints_json:
-        click.echo(json.dumps({"model": model, "milliseconds": round(1000 * seconds)}))
+        click.echo(json.dumps({"model": model}))
         return
-    click.echo(f"{model} is here; a completion takes {seconds:.2f} s. To use it, set `model` to this name:")
+    click.echo(f"{model} is here. To use it, set `model` to this name:")
     click.echo(f'  VS Code: "spd-lsp.model": "{model}", or "Choose the model" in its menu')
     click.echo(f'  Neovim: init_options = {{ model = "{model}" }}, or :SpdModel')
     click.echo(f"  commands: --model {model}")
@@ -97,127 +91,128 @@ def get_model(name: str, prints_json: bool) -> None:
 
 def _fetched(name: str, report: Callable[[str], None]) -> str:
     """The name that `--model` takes for a model; a file is there then, a repository is fetched as it is opened."""
-    row = next((row for row in read_table() if row.name == name), None)
-    if row and not row.file:
-        return row.model
-    if row and row.model in {model.name for model in list_models()}:
-        return row.model
-    if row:
-        _fetch_file(row.repository, row.file, report, row.sha256)
+    here = {model.name for model in list_models()}
+    if row := next((row for row in read_table() if row.name == name), None):
+        if row.file and row.model not in here:
+            fetch(row.repository, [row.file], report, row.sha256)
         return row.model
     if named := _FILE.fullmatch(name):
-        _fetch_file(named[1], named[2], report)
-        return repository_file_name(named[1], models_folder() / named[1] / named[2])
+        whole = whole_name(named[2])
+        parts = [one for one in list_files(named[1]) if whole_name(one) == whole] or [named[2]]
+        return repository_file_name(named[1], fetch(named[1], parts, report) / named[2])
     if re.fullmatch(r"[\w.-]+", name) and not is_path(name) and name not in (STARTER, NO_MODEL):
         known = "\n".join(f"  {row.name}" for row in read_table())
         raise UserError(
             f"there is no recommended model {name!r}; there are\n{known}\nor give OWNER/REPOSITORY:FILE.gguf of "
             "Hugging Face, or the path of a GGUF file; `spd-lsp models` lists what suits this machine"
         )
-    if HUGGING_FACE_ID.fullmatch(name) and not is_path(name) and name not in {m.name for m in list_models()}:
-        _refuse_several(name)
+    if HUGGING_FACE_ID.fullmatch(name) and not is_path(name) and name not in here:
+        listed = list_files(name)
+        found = [file for file in listed if file.lower().endswith(".gguf")]
+        if found and "config.json" not in listed:
+            lines = "\n".join(f"  spd-lsp models get {name}:{file}" for file in found)
+            raise UserError(f"{name} holds GGUF files; choose one:\n{lines}")
     return name
 
 
-def _fetch_file(repository: str, file: str, report: Callable[[str], None], sha256: str = "") -> None:
-    """Fetch a GGUF file with all of its parts."""
-    whole = whole_name(file)
-    names = [one for one in list_files(repository) if whole_name(one) == whole] if is_part(file) else [file]
-    stage = f"downloading {file.rpartition('/')[2]}"
-    report(f"{stage}: 0%")
-    fetch(repository, names, lambda done, total: report(f"{stage}: {100 * done // max(total, 1)}%"), sha256)
-
-
-def _refuse_several(repository: str) -> None:
-    """Say which files a repository of GGUF files has: one has to be chosen."""
-    names = list_files(repository)
-    found = [name for name in names if name.lower().endswith(".gguf")]
-    if found and "config.json" not in names:
-        lines = "\n".join(f"  spd-lsp models get {repository}:{name}" for name in found)
-        raise UserError(f"{repository} holds GGUF files; choose one:\n{lines}")
-
-
-def _pace() -> Pace | None:
-    """What passes take, if the bundled model runs here."""
-    try:
-        return measure_pace()
-    except UserError:
-        return None
-
-
-def _described(model: StoredModel, free: int | None, pace: Pace | None, times: dict[str, float]) -> dict[str, Any]:
-    memory = model.size if model.is_gguf else memory_needed(model.path)
-    measured = times.get(key_of(model))
-    estimated = None if pace is None else pace.seconds(memory)
-    seconds = estimated if measured is None else measured
+def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
+    memory = model.size if model.path.is_file() else memory_needed(model.path)
     return {
         "name": model.name,
-        "format": _format(model),
+        "format": _format(model.path),
         "bytes": model.size,
         "memory": memory,
         "fits": None if free is None else memory <= free,
-        "milliseconds": None if seconds is None else round(1000 * seconds),
-        "measured": measured is not None,
         "path": str(model.path),
     }
 
 
-def _offered(row: RecommendedModel, pace: Pace | None) -> dict[str, Any]:
+def _offered(row: RecommendedModel) -> dict[str, Any]:
     """A model that could be fetched; it has no path."""
-    return {
-        "name": row.name,
-        "model": row.model,
-        "licence": row.licence,
-        "parameters": row.parameters,
-        "bytes": row.bytes,
-        "memory": row.memory,
-        "milliseconds": None if row.extra or pace is None else round(1000 * pace.seconds(row.bytes)),
-        "measured": False,
-        "install": install_command(row.extra) if row.extra and missing_for_models() else "",
-    }
+    facts = ("name", "model", "licence", "parameters", "bytes", "memory")
+    install = install_command(row.extra) if row.extra and missing_for_models() else ""
+    return {**{fact: getattr(row, fact) for fact in facts}, "install": install}
 
 
-def _format(model: StoredModel) -> str:
+def _format(path: Path) -> str:
     """How the weights are stored. Example: `GGUF qwen2 Q4_K`."""
-    if not model.is_gguf:
+    if path.is_dir():
         return "safetensors"
-    from spd_lsp.models.llama.header import read_header
+    from spd_lsp.models.llama.gguf_file import describe
 
     try:
-        header = read_header(model.path)
+        return f"GGUF {describe(path)}".rstrip()
     except UserError:
         return "GGUF, damaged"
-    return f"GGUF {header.architecture} {header.quantization}".rstrip()
 
 
-def _as_table(found: list[dict[str, Any]], free: int | None) -> str:
+def _as_table(found: list[dict[str, Any]], free: int | None) -> Iterator[str]:
     """A line a model."""
-    width = max(len(model["name"]) for model in found)
-    kinds = max(len(model["format"]) for model in found)
-    lines = [f"{'model':{width}}  {'format':{kinds}}  {'size':>12}  {'memory':>12}  fits  completion"]
-    for model in found:
-        fits = {True: "yes", False: "no", None: "?"}[model["fits"]]
-        sizes = f"{format_bytes(model['bytes']):>12}  {format_bytes(model['memory']):>12}"
-        lines.append(f"{model['name']:{width}}  {model['format']:{kinds}}  {sizes}  {fits:4}  {_time(model)}")
+    if not found:
+        yield from ("no models found in", *(f"  {folder}" for folder in searched_folders()))
+        return
+    fits = {True: "yes", False: "no", None: "?"}
+    rows = [("model", "format", "size", "memory", "fits")]
+    for one in found:
+        sizes = format_bytes(one["bytes"]), format_bytes(one["memory"])
+        rows.append((one["name"], one["format"], *sizes, fits[one["fits"]]))
+    width, kinds = (max(len(row[column]) for row in rows) for column in (0, 1))
+    for name, kind, size, memory, fit in rows:
+        yield f"{name:{width}}  {kind:{kinds}}  {size:>12}  {memory:>12}  {fit}"
     if free is not None:
-        lines.append(f"free memory: {format_bytes(free)}")
-    return "\n".join(lines)
+        yield f"free memory: {format_bytes(free)}"
 
 
-def _as_offers(offers: list[dict[str, Any]]) -> str:
+def _as_offers(offers: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each model that could be fetched, with what it needs."""
-    if not offers:
-        return ""
-    lines = ["", "recommended here, to be fetched with `spd-lsp models get NAME`:"]
+    if offers:
+        yield from ("", "recommended here, to be fetched with `spd-lsp models get NAME`:")
     for offer in offers:
-        facts = (format_bytes(offer["bytes"]), f"memory {format_bytes(offer['memory'])}", offer["licence"])
-        lines.append(f"  {offer['name']:22}  {'  '.join(facts)}  completion {_time(offer)}")
-        lines += [f"    needs: {offer['install']}"] if offer["install"] else []
-    return "\n".join(lines)
+        memory = f"memory {format_bytes(offer['memory'])}"
+        yield f"  {offer['name']:22}  {format_bytes(offer['bytes'])}  {memory}  {offer['licence']}"
+        if offer["install"]:
+            yield f"    needs: {offer['install']}"
 
 
-def _time(model: dict[str, Any]) -> str:
-    """What a completion takes. Example: `0.3 s`, or `~0.3 s` if that is estimated."""
-    if model["milliseconds"] is None:
-        return "?"
-    return f"{'' if model['measured'] else '~'}{model['milliseconds'] / 1000:.2f} s"
+@dataclass(frozen=True, slots=True)
+class RecommendedModel:
+    """A model worth fetching, a row of recommended.json.
+
+    Base models trained to fill in code, under licences that allow any use (so not Qwen2.5-Coder-3B, whose licence
+    is for research), and whose files run here: with `extra`, in torch on a GPU, else in llama.cpp. Without a
+    SHA-256 the size is rounded. `memory` is what opening takes; for a GGUF file 1.7 times its size.
+    """
+
+    name: str  # by which `spd-lsp models get` knows it
+    repository: str
+    file: str  # empty: all of the repository
+    bytes: int
+    sha256: str  # empty: none is known
+    licence: str
+    extra: str  # of pyproject.toml, that it needs
+    memory: int
+    parameters: int
+
+    @property
+    def model(self) -> str:
+        """The name that `--model` takes."""
+        return repository_file_name(self.repository, Path(self.file)) if self.file else self.repository
+
+
+def read_table() -> list[RecommendedModel]:
+    """All rows, the smallest model first."""
+    rows = json.loads(files("spd_lsp.models.checkpoint").joinpath("recommended.json").read_bytes())
+    return [RecommendedModel(**row) for row in rows]
+
+
+def recommend(memory: int | None, gpu_memory: int | None) -> list[RecommendedModel]:
+    """The best models for a machine, the best first: those that fit into the free memory, as far as it is known,
+    and are fast enough.
+    """
+
+    def fits(row: RecommendedModel) -> bool:
+        if row.extra:
+            return gpu_memory is not None and row.memory <= gpu_memory
+        return row.bytes <= _MAX_BYTES_ON_CPU and (memory is None or row.memory <= memory)
+
+    return [row for row in read_table() if fits(row)][: -_MOST - 1 : -1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.shared_folder import path_or_address
 from ngram_builders.sources.rules.selection import Selection
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
@@ -26,34 +26,24 @@ if TYPE_CHECKING:
 
 @click.command("rebuild", epilog=help_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--model", metavar="M", help="Model whose tokens are counted (default: as each was built).")
-@click.option("--all", "everything", is_flag=True, help="Every table that was built here.")
-@click.option("--fresh", is_flag=True, help="Reuse nothing of earlier builds, such as token ids.")
-@click.option(
-    "--incremental",
-    is_flag=True,
-    hidden=True,
-    help="Write only what changed, beside the tables.",
-)
+@click.option("--model", metavar="M", help="Model whose tokenizer is used (default: the model of each table).")
+@click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
 @click.pass_obj
 def rebuild(
     settings: Settings,
     names: tuple[str, ...],
     model: str | None,
-    everything: bool,
     fresh: bool,
-    incremental: bool,
     ends_with_input: bool,
 ) -> None:
     """Rebuild tables from their repositories.
 
-    Each is built with the options of its last build. Without names, the tables that cannot serve the model are
-    rebuilt: broken ones, old ones, and those of another tokenizer, unless the model has a table of the same
-    sources. A table that serves another model is kept, and a new one is built beside it and chosen wherever
-    the old one is: each model uses its own.
+    Each table keeps the options of its last build. Without NAME, the command rebuilds the tables that the model
+    cannot use: broken tables, old tables, and tables for another tokenizer. It keeps a table that serves another
+    model and builds a new one beside it.
     """
-    from ngram_builders.registry.model_match import covering_tables
+    from ngram_builders.registry.ngram_table import covering_tables
 
     if ends_with_input:
         end_with_input()
@@ -66,11 +56,7 @@ def rebuild(
         tables = [
             table
             for table in known
-            if "package" not in table.recipe
-            and (
-                (_is_unfit(table, model) and (table.fault or not covering_tables(fitting, table)))
-                or (everything and _has_sources(table))
-            )
+            if _is_unfit(table, model) and (table.fault or not covering_tables(fitting, table))
         ]
     if not tables:
         click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
@@ -81,7 +67,7 @@ def rebuild(
         if beside and covering_tables(rebuilt, table):
             continue
         try:
-            summary = _rebuild(settings, table, model, beside=beside, fresh=fresh, incremental=incremental)
+            summary = _rebuild(settings, table, model, beside=beside, fresh=fresh)
             rebuilt.append(registry.find(summary.name))
             if beside:
                 registry.assign_like(table.name, summary.name)
@@ -100,7 +86,7 @@ def _is_unfit(table: NgramTable, model: str | None) -> bool:
     if model is None and not _has_sources(table):
         return False
     try:
-        return table.fingerprint != _load_tokens(model or _recorded_model(table)).fingerprint
+        return table.fingerprint != _load_tokens(model or table.model or "starter").fingerprint
     except UserError:
         if model is not None:
             raise
@@ -109,7 +95,7 @@ def _is_unfit(table: NgramTable, model: str | None) -> bool:
 
 def _serves_another_model(table: NgramTable, model: str) -> bool:
     """Whether a sound table was built for another model, which would lose it."""
-    from ngram_builders.registry.model_match import is_for_another_model
+    from ngram_builders.registry.ngram_table import is_for_another_model
 
     if table.fault:
         return False
@@ -117,12 +103,8 @@ def _serves_another_model(table: NgramTable, model: str) -> bool:
 
 
 def _has_sources(table: NgramTable) -> bool:
-    """Whether a table was built here from repositories; not imported, and no package's."""
-    return not {"imported", "package"} & table.recipe.keys()
-
-
-def _recorded_model(table: NgramTable) -> str:
-    return str(table.recipe.get("model") or "starter")
+    """Whether a table was built here from repositories, not imported, nor from a corpus in tasks."""
+    return not table.is_imported and "corpus" not in table.recipe
 
 
 @cache
@@ -134,51 +116,35 @@ def _load_tokens(model: str) -> ModelTokenizer:
 
 
 def _rebuild(
-    settings: Settings, table: NgramTable, model: str | None, *, beside: bool, fresh: bool, incremental: bool
+    settings: Settings, table: NgramTable, model: str | None, *, beside: bool, fresh: bool
 ) -> BuildSummary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
     _check_sources(table)
-    engine = str(table.recipe.get("engine") or "local")
-    options = _recorded_options(table) | ({"incremental": incremental} if engine == "local" else {})
     with progress() as report:
         return count(
             settings,
-            [*table.roots, *map(path_or_address, table.recipe.get("rows", ()))],
+            table.roots,
             report,
             name=None if beside else table.name,
-            engine=engine,
-            model=model or _recorded_model(table),
+            model=model or table.model or "starter",
             fresh=fresh,
-            **options,
+            selection=Selection.of(table.recipe),
         )
 
 
-def _recorded_options(table: NgramTable) -> dict[str, Any]:
-    """Return the options of the last build; a damaged or old index leaves them to their defaults."""
-    orders = table.recipe.get("orders") or table.orders
-    if not orders:
-        return {}
-    min_count = table.recipe.get("min_count") or [1] * len(orders)
-    return {
-        "orders": tuple(orders),
-        "min_count": dict(zip(orders, min_count, strict=True)),
-        "min_files": int(table.recipe.get("min_files") or 1),
-        "selection": Selection.of(table.recipe),
-    }
-
-
 def _check_sources(table: NgramTable) -> None:
-    if "package" in table.recipe:
+    if corpora := table.recipe.get("corpus"):
+        given = shlex.join(option for address in corpora for option in ("--corpus", str(address)))
+        model = shlex.quote(table.model or "starter")
         raise UserError(
-            f"it belongs to the package {table.recipe['package']}; run: spd-lsp ngrams remove {table.name}, "
-            "and then build-ngrams PROJECT --dependencies for a project that depends on it"
+            f"it was built from a corpus; run: spd-lsp build-ngrams {given} --name {table.name} --model {model}"
         )
     if not _has_sources(table):
         raise UserError(
             f"it was imported from {table.recipe['imported']}, without its sources; import one that was built "
             f"with this model, or run: spd-lsp ngrams remove {table.name}"
         )
-    if not table.roots and not table.recipe.get("rows"):
+    if not table.roots:
         raise UserError(table.fault or f"no repository is recorded for {table.name}; build it with build-ngrams")
     if gone := missing_sources(table):
         raise UserError(

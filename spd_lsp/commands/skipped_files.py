@@ -8,7 +8,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spd_lsp.command_options import print_status
 from spd_lsp.output.printable import printable
 
 if TYPE_CHECKING:
@@ -16,28 +15,22 @@ if TYPE_CHECKING:
     from spd_lsp.output.progress import ReportProgress
 
 
-def list_skipped(
-    repos: Sequence[Path], selection: Selection, wanted: str, report: ReportProgress
-) -> Iterator[str]:
-    """Yield what is left out for a reason that begins so, a line each: path, tab, reason."""
-    from ngram_builders.preview import find_skipped
+def list_skipped(repos: Sequence[Path], selection: Selection, report: ReportProgress) -> Iterator[str]:
+    """Yield what is left out, a line each: path, tab, reason."""
+    from ngram_builders.build import find_skipped
     from ngram_builders.sources.discovery import display_path
 
     skipped = find_skipped(repos, selection, report)
-    chosen = {path: reason for path, reason in skipped.items() if reason.startswith(wanted)}
-    if skipped and not chosen:
-        print_status(f"nothing is skipped as {wanted!r}; reasons here: {', '.join(sorted(set(skipped.values())))}")
     here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
-    for path in sorted(chosen, key=os.fsencode):
+    for path in sorted(skipped, key=os.fsencode):
         end = os.sep if os.path.isdir(path) and not os.path.islink(path) else ""  # noqa: PTH112, PTH114
         shown = printable(display_path(path.removeprefix(here) + end))
-        yield f"{shown}\t{chosen[path]}"
+        yield f"{shown}\t{skipped[path]}"
 
 
 def explain(file: Path, repos: Sequence[Path], selection: Selection) -> str:
     """Explain in a line why a file is counted or skipped."""
-    from ngram_builders.build import DUPLICATE
-    from ngram_builders.preview import find_first_copy
+    from ngram_builders.build import DUPLICATE, find_first_copy
     from ngram_builders.sources.discovery import display_path, explain_skipped
     from ngram_builders.sources.language_ids import language_of
     from ngram_builders.sources.rules.ignores import Exclusion

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from spd_lsp.command_options import print_status
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.settings import Settings
@@ -12,24 +11,21 @@ from spd_lsp.settings import Settings
 
 @click.command()
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON array.")
-@click.option("--reset", "is_reset", is_flag=True, help="Forget all counts.")
+@click.option("--reset", "is_reset", is_flag=True, help="Delete all counts.")
 @click.pass_obj
 def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
-    """Show what completions have saved.
+    """Show accepted completions and saved keystrokes.
 
-    Servers count what is offered and accepted by language and source, and what of that still stands after a
-    minute, in a file of numbers in the data folder, which is never sent anywhere. Editors that do not say what
-    they inserted count as having accepted nothing: Helix, and Emacs with eglot.
+    The server stores only numbers, in the data folder, and never sends them. Helix and Emacs with eglot do not
+    report accepted completions.
     """
-    from spd_lsp.lsp.usage import COLUMNS, DAMAGED, read_counts, reset, rows_of
+    from spd_lsp.lsp.usage import COLUMNS, read_counts, reset, rows_of
 
     folder = open_registry(settings).folder
     if is_reset:
         reset(folder)
         return
     rows = rows_of(read_counts(folder))
-    if (folder / DAMAGED).exists():
-        print_status(f"{folder / DAMAGED} holds earlier counts, which cannot be read")
     heads = ("language", "source", *COLUMNS)
     if print_json:
         click.echo(as_json([dict(zip(heads, row, strict=True)) for row in rows]))

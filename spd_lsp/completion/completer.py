@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import time
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from ngram_builders.index.occurrences import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.masking import is_inside_secret
 from spd_lsp.completion.blocks import (
     is_opening,
     with_copied_blocks,
@@ -31,11 +32,11 @@ from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, OpenDocument, place_of
+from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, ImportList, OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
-from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.settings import Settings
 
+_IMPORTED_TOKENS = 32  # of a list of imported names elsewhere
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
 
@@ -60,11 +61,9 @@ class Completer:
         self.server = server
         self.tokens = tokens
         self.tables = tables
-        self.modules = ImportedModules(tokens.bytes_of)
+        self.modules = ImportedModules(tables.open_files) if tables.open_files else None
         self.tuned = tuned
         self.languages = languages
-        if tables.live:
-            weakref.finalize(self, tables.live.end)
         self.apply_settings(settings)
 
     def apply_settings(self, settings: Settings) -> None:
@@ -106,14 +105,13 @@ class Completer:
         prompt = None if reason else self.prompt(context)
 
         served = self.tables.serve(document, cursor)
+        revision = self.tables.revision
         if not (reason or explicit or self._is_known(language)):
             reason = f"neither the model nor any n-gram table knows {language or 'this language'}"
         if prompt is None or reason:
-            return CompletionResult([], reason=reason, index_revision=served.revision)
+            return CompletionResult([], reason=reason, index_revision=revision)
 
-        mixture = adjusted(served.mixture, self.settings)
-        if mixture and served.learnable:
-            mixture = mixture.watching()
+        mixture = adjusted(served, self.settings)
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
         so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
@@ -130,21 +128,14 @@ class Completer:
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
         searched = mixture.texts if mixture else ()
-        exports = self._exported_names(document, cursor)
-        inputs = OfferInputs(
-            document, cursor, texts, occurrences, names, weights, served.is_gone, searched, exports
-        )
+        imported = self._imported_names(document, cursor, searched)
+        inputs = OfferInputs(texts, occurrences, names, weights, searched, *imported)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
         begins_block = context.shape == "block"
         if begins_block:
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
-        if mixture and served.learnable:
-            evidence = partial(Evidence, mixture, served.learnable, watched.history)
-            completions = [
-                replace(one, evidence=evidence(partial(texts.spelled, one.text))) for one in completions
-            ]
         return CompletionResult(
             completions,
             limit=self.settings.drafts,
@@ -159,7 +150,7 @@ class Completer:
             withheld=offer.withheld,
             instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
-            index_revision=served.revision,
+            index_revision=revision,
             opens_block=begins_block and bool(completions) and is_opening(completions[0]),
         )
 
@@ -182,12 +173,11 @@ class Completer:
         document = OpenDocument(name, path, language, source)
         context = build_context(source, cursor, language, self.context_budget, self.tokens.count, explicit=True)
         texts = DraftText(self.tokens, self.prompt(context), context)
-        served = self.tables.serve(document, cursor)
-        request = texts.request(adjusted(served.mixture, self.settings))
+        request = texts.request(adjusted(self.tables.serve(document, cursor), self.settings))
 
         best, *others = result.completions
         text, passes = write_block(self.model, best.text, texts, request, self.settings, check)
-        inputs = OfferInputs(document, cursor, texts, [], dict, MODEL_ALONE, served.is_gone)
+        inputs = OfferInputs(texts, [], dict, MODEL_ALONE)
         return replace(
             result,
             completions=[written_on(best, text, inputs), *others],
@@ -208,17 +198,6 @@ class Completer:
         finally:
             self.model.crop(len(request.prompt))
 
-    def tables_for(self, path: Path | None, language: str | None) -> Sequence[str]:
-        """The names of what the n-grams for a file come from."""
-        mixture = adjusted(self.tables.mixture_for(path, language), self.settings)
-        return mixture.names if mixture else ()
-
-    def imported_files(self, document: OpenDocument) -> list[str]:
-        """The files of tables that a document imports, if its own file belongs to these tables."""
-        live = self.tables.live
-        found = self.modules.paths(document, place_of(document), live.synced.values()) if live else []
-        return [path for _, path in found]
-
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.
 
@@ -236,8 +215,8 @@ class Completer:
 
     def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
         """Index changed documents, except the active one: the next request brings its text and cursor."""
-        if live := self.tables.live:
-            live.update_documents(changes, active)
+        if files := self.tables.open_files:
+            files.update_documents(changes, active)
 
     def resume(self, document: OpenDocument, cursor: int) -> None:
         """Index an open document as it is again, after `complete` was asked for what it may become."""
@@ -245,9 +224,9 @@ class Completer:
         self.tables.serve(replace(document, text=source), cursor)
 
     def update_files(self, files: Sequence[Path]) -> None:
-        """Index files that changed on disk; many at once are left to `run_idle_work`."""
-        if live := self.tables.live:
-            live.update_files(files)
+        """Index files that changed on disk, in `run_idle_work`."""
+        if opened := self.tables.open_files:
+            opened.update_files(files)
 
     def run_idle_work(self, seconds: float) -> bool:
         """Run background work for about this long; whether there is more."""
@@ -277,6 +256,8 @@ class Completer:
         """Why there is nothing to complete, or an empty string."""
         if re.fullmatch(r"\w\w", source[max(cursor - 1, 0) : cursor + 1]):
             return "the cursor is inside a word"
+        if is_inside_secret(source[:cursor]):
+            return "a secret is being written"
         if context.silence:
             return context.silence
         if context.before.strip():
@@ -293,16 +274,27 @@ class Completer:
             return True
         return self.tables.know(language)
 
-    def _exported_names(self, document: OpenDocument, cursor: int) -> Sequence[str]:
-        """What the module exports of which a list of names stands at the cursor; nothing elsewhere."""
-        if (live := self.tables.live) is None or (buffer := live.buffers.get(document.name)) is None:
-            return ()
-        return self.modules.exports(document, cursor, buffer.place, live.synced.values())
+    def _imported_names(
+        self, document: OpenDocument, cursor: int, searched: Sequence[SearchedTexts]
+    ) -> tuple[Sequence[str], Collection[str]]:
+        """What the module exports of which a list of names stands at the cursor, or else what it hardly does."""
+        if (imports := ImportList.at(document.text, cursor)) is None:
+            return (), ()
+        if self.modules and (exports := self.modules.exports(document, imports)):
+            return exports, ()
+        ids = self.tokens.encode_inside(f"from {imports.module} import")
+        places = find_occurrences(searched, ids, _IMPORTED_TOKENS)
+        lists = (
+            self.tokens.bytes_of(one.next).decode(errors="replace") for one in places if one.length == len(ids)
+        )
+        elsewhere = {
+            name for listed in lists for name in re.findall(r"\w+", re.split(r"\)|(?<![(,])\n", listed)[0])
+        }
+        return (), imports.foreign_names(document) - elsewhere
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:
         """The names that the word at the cursor begins: of this document, its imports and other open ones."""
-        if (live := self.tables.live) is None or (buffer := live.buffers.get(document.name)) is None:
+        if self.modules is None or self.tables.open_files is None or not document.name:
             return document.matching_names(cursor)
-        others = partial(live.names.find, language=document.language, without=document.name)
-        modules = self.modules.find(document, buffer.place, live.synced.values())
-        return document.matching_names(cursor, others, modules)
+        others = partial(self.tables.open_files.names, language=document.language, without=document.name)
+        return document.matching_names(cursor, others, self.modules.texts(document))

@@ -19,8 +19,7 @@ from typing import Literal
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.surroundings import Surroundings
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.outline import OutlinePart, Role, line_parts
-from spd_lsp.completion.syntax.parsing import request_begins_body, request_outline
+from spd_lsp.completion.syntax.tree import begins_body, find_heads
 
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
@@ -28,7 +27,6 @@ TokenCounter = Callable[[str], int]
 _MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
 _MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; of a longer document the nearest lines are kept
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
-_ROLE_SHARES = {Role.HEAD: 0.5, Role.SCOPE: 1.0, Role.FIELD: 0.5, Role.IMPORT: 0.34, Role.OTHER: 1.0}
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
 _TYPICAL_LINE = 16  # tokens; budget kept for a line of usual length
 _STRIDE = 2  # characters typed before the window moves, to four tokens of budget: costs a key 2 tokens
@@ -202,27 +200,18 @@ def _choose_text(
 ) -> tuple[str, str, int]:
     """Return the texts before and after the cursor within `budget`, and the number of lines omitted."""
     step = min(max(24, budget // 8), budget // 4 + 1)
-    anchor = _anchor_row(page.above, _stride(budget))
-    near = range(max(0, anchor - budget), min(anchor + len(page.below), anchor + budget))  # a line takes a token
-    parts = functools.cache(
-        lambda: (
-            request_outline(language, page.above[:anchor], page.below)
-            if language
-            else list(line_parts(near, anchor))
-        )
-    )
     needed = _total_tokens(cost, [page.left, *reversed(page.above)], budget)
     share = min(max(budget // 4, budget - _rounded(needed, step)), budget - _rounded(cost(page.left), step))
     after: list[str] = []
     if (rest := share - cost(page.right)) >= 0:
-        after = [page.right, *_below(parts, page, anchor, rest, cost)]
+        after = [page.right, *_nearest(page.below, rest, cost)]
     rest = budget - sum(map(cost, after))
     if needed <= rest:
         before = [*page.above, page.left]
     elif cost(page.left) > rest:
         before = [_tail(page.left, rest, _stride(budget), cost)]
     else:
-        before = _above(parts, page, anchor, rest, _stride(budget), cost)
+        before = _above(language, page, rest, _stride(budget), cost)
     kept = len(before) - 1 + max(0, len(after) - 1)
     return "".join(before), "".join(after), len(page.above) + len(page.below) - kept
 
@@ -250,61 +239,41 @@ def _anchor_row(above: Sequence[str], step: int) -> int:
 
 
 def _above(
-    parts: Callable[[], list[OutlinePart]],
-    page: SplitDocument,
-    anchor: int,
-    budget: int,
-    stride: int,
-    cost: TokenCounter,
+    language: Language | None, page: SplitDocument, budget: int, stride: int, cost: TokenCounter
 ) -> list[str]:
-    """Return the lines to keep above the cursor, and the text left of it."""
-    recent = [page.left]
-    left = budget - cost(page.left)
-    for line in reversed(page.above[anchor:]):
-        if (left := left - cost(line)) < 0:
-            return recent[::-1]
-        recent.append(line)
+    """Return the lines to keep above the cursor, and the text left of it.
+
+    First what was typed since the anchor. Of the lines above that the nearest, the heads of what the cursor
+    stands in, imports, and, if there is still room, more of the nearest.
+    """
+    anchor = _anchor_row(page.above, stride)
+    recent = _nearest([page.left, *reversed(page.above[anchor:])], budget, cost)
+    if len(recent) < 1 + len(page.above) - anchor:
+        return recent[::-1]
     reserved = min(stride // _CHARACTERS_PER_TOKEN + _TYPICAL_LINE, budget)
-    budget -= max(reserved, _rounded(budget - left, reserved))
-    rows = _select_rows(parts(), page.above[:anchor], range(anchor), budget, cost)
-    return [*(page.above[row] for row in rows), *reversed(recent)]
-
-
-def _below(
-    parts: Callable[[], list[OutlinePart]], page: SplitDocument, anchor: int, budget: int, cost: TokenCounter
-) -> list[str]:
-    """Return the lines to keep below the cursor's line."""
-    if _total_tokens(cost, page.below, budget) <= budget:
-        return list(page.below)
-    both = [*page.above[:anchor], *page.below]
-    return [both[row] for row in _select_rows(parts(), both, range(anchor, len(both)), budget, cost)]
-
-
-def _select_rows(
-    parts: Sequence[OutlinePart], lines: Sequence[str], side: range, budget: int, cost: TokenCounter
-) -> list[int]:
-    """Return the rows on one side of the gap that fit: the nearest, then part by part, then again the nearest."""
-    nearest = side[::-1] if side.start == 0 else side
+    budget -= max(reserved, _rounded(sum(map(cost, recent)), reserved))
+    above = page.above[:anchor]
+    upwards = range(anchor - 1, -1, -1)
     kept: set[int] = set()
-    left = budget - _adjoin(kept, nearest, lines, int(_NEAREST_SHARE * budget), cost)
-    shares = {role: int(share * budget) for role, share in _ROLE_SHARES.items()}
-    for part in sorted(parts, key=lambda part: (part.role, part.distance)):
-        if left < _TYPICAL_LINE:  # hardly anything fits any more, and every part would be measured
+    left = budget - _keep(kept, upwards, above, int(_NEAREST_SHARE * budget), cost)
+    heads, imports = find_heads(language, tuple(above), tuple(page.below))
+    left -= _keep(kept, heads, above, min(left, budget // 2), cost)
+    left -= _keep(kept, imports, above, min(left, budget // 3), cost)
+    _keep(kept, upwards, above, left, cost)
+    return [*(above[row] for row in sorted(kept)), *reversed(recent)]
+
+
+def _nearest(lines: Iterable[str], budget: int, cost: TokenCounter) -> list[str]:
+    """Return the first lines that fit."""
+    kept: list[str] = []
+    for line in lines:
+        if (budget := budget - cost(line)) < 0:
             break
-        rows = [row for row in part.rows if row in side and row not in kept]
-        limit = min(left, shares[part.role])
-        price = _total_tokens(cost, (lines[row] for row in rows), limit)
-        if price <= limit:
-            kept.update(rows)
-            left -= price
-            shares[part.role] -= price
-        elif part.role is Role.SCOPE:
-            shares[Role.SCOPE] = 0  # what is nearer is kept without holes
-    _adjoin(kept, nearest, lines, left, cost)
-    return sorted(kept)
+        kept.append(line)
+    return kept
 
 
-def _adjoin(kept: set[int], rows: Iterable[int], lines: Sequence[str], budget: int, cost: TokenCounter) -> int:
+def _keep(kept: set[int], rows: Iterable[int], lines: Sequence[str], budget: int, cost: TokenCounter) -> int:
     """Keep rows in order until one does not fit; return the tokens of those that are new."""
     left = budget
     for row in rows:
@@ -374,7 +343,7 @@ def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
         indent = _indentation(header) + _indent_unit(text)
     if not indent or _is_filled(indent, page.below):
         return ""
-    verdict = request_begins_body(language, text, indent)
+    verdict = begins_body(language, text, indent) if len(text) <= _MAX_PARSED_LENGTH else None
     return indent if (opened if verdict is None else verdict) else ""
 
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ngram_builders.index.occurrences import Occurrence
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
-from ngram_builders.table.suffix_array import Occurrence
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest

@@ -10,11 +10,9 @@ tokens. `fillFormat` chooses another row.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
@@ -48,26 +46,27 @@ class FillFormat:
 
     def fits(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """Whether a model of this configuration and with these special tokens was trained with it."""
-        is_unlike = self.unlike and re.search(self.unlike, str(config.get(_NAME, "")), re.IGNORECASE)
+        is_unlike = self.unlike and re.search(self.unlike, str(config.get("name", "")), re.IGNORECASE)
         return self.could_fit(config, is_special) and not is_unlike
 
     def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """The same by all but the model's name."""
         return (
-            config.get("model_type") in self.model_types
+            config.get("model_type", "") in self.model_types
             and all(map(is_special, (*self.marks, *self.family_tokens)))
             and all(config.get(name) in sizes for name, sizes in self.sizes.items())
             and not (self.lacks and is_special(self.lacks))
         )
 
 
-_NAME = "name"  # what `read_config` adds: the model's own
 _SUFFIX_FIRST = ("<fim_prefix>", "<fim_suffix>", "{after}", "<fim_middle>", "{before}")
 _PREFIX_FIRST = ("<fim_prefix>", "{above}", "<fim_suffix>", "{after}", "<fim_middle>", "{recent}")
 _PIPES = ("<|fim_prefix|>", "{above}", "<|fim_suffix|>", "{after}", "<|fim_middle|>", "{recent}")
 
 FILL_FORMATS = (
-    FillFormat("starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}"), "spd_lsp/training", ("llama",)),
+    FillFormat(  # it is opened by its tokenizer.json, which has no config.json
+        "starter", ("<|suffix|>", "{after}", "<|prefix|>", "{before}"), "spd_lsp/training", ("llama", "")
+    ),
     FillFormat(
         "starcoder",
         _SUFFIX_FIRST,
@@ -138,19 +137,6 @@ FILL_FORMATS = (
 
 _EDIT_TOKENS = ("<|editable_region_start|>", "<|user_cursor_is_here|>", "<|user_cursor|>", "<|marker_1|>")
 _EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
-
-
-def read_config(folder: Path) -> Mapping[str, Any]:
-    """A model's config.json and its name; only that if none can be read, which those report who open the model.
-
-    The name is the folder's, or the repository's in Hugging Face's store; for GGUF files config.json has it.
-    """
-    name = folder.parents[1].name if folder.parent.name == "snapshots" else folder.name
-    try:
-        config = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        config = {}
-    return {_NAME: name, **(config if isinstance(config, dict) else {})}
 
 
 def untrained_format(config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:

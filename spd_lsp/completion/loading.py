@@ -43,36 +43,32 @@ def load_completer(
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
-    from spd_lsp.completion.syntax.parsing import PARSER_POOL
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import bundled_tables, known_languages, locate, shipped_settings, vocabulary
+    from spd_lsp.models.checkpoint.hub import known_languages, locate, shipped_settings, vocabulary_size
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
-    from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-    from spd_lsp.ngrams.live_index import LiveIndex
+    from spd_lsp.ngrams.open_files import OpenFiles
     from spd_lsp.ngrams.serving_tables import ServingTables
 
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     server = _open_server(settings.model, registry.folder, report)
-    folder = locate(settings.model, report)
+    place = locate(settings.model, report)
     fill_format = "auto" if server else settings.fill_format
-    tokens = (open_tokens or ModelTokenizer)(folder, fill_format)  # checked before torch is imported
+    tokens = (open_tokens or ModelTokenizer)(place, fill_format)  # checked before torch is imported
     check_not_for_edits(settings.model, tokens.is_special)
-    check_vocabulary(tokens, vocabulary(folder), folder)
-    PARSER_POOL.start()
-    model = open_model(folder, settings.device, report)
-    built_in = bundled_tables(settings.model, folder)
-    languages = None if server else known_languages(folder)
-    shipped = shipped_settings(settings.model, folder)
+    check_vocabulary(tokens, vocabulary_size(place), place)
+    model = open_model(place, settings.device, report)
+    languages = None if server else known_languages(place)
+    shipped = shipped_settings(settings.model, place)
     tuned = partial(_with_shipped, shipped=shipped)
     if not ngrams:
-        tables = ServingTables(None, tokens.fingerprint, {})
+        tables = ServingTables(None, tokens.fingerprint)
         return Completer(model, tokens, tables, settings, tuned, languages, server)
-    live = LiveIndex(IncrementalTokenizer(tokens))
+    open_files = OpenFiles(tokens)
     data = ("--data-dir", str(registry.folder.absolute()))
-    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--incremental", "--end-with-input")
+    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--end-with-input")
     rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
     name = STARTER if server else absolute_model_name(settings.model)
-    tables = ServingTables(registry, tokens.fingerprint, built_in, live, rebuilder, name)
+    tables = ServingTables(registry, tokens.fingerprint, open_files, rebuilder, name)
     return Completer(model, tokens, tables, settings, tuned, languages, server)
 
 
@@ -89,9 +85,9 @@ def _open_server(model: str, folder: Path, report: Callable[[str], None]) -> Mod
 def prepare(settings: Settings, report: Callable[[str], None]) -> None:
     """Fetch and check a model as far as that needs no other one to make room."""
     from spd_lsp.models.checkpoint.hub import locate
-    from spd_lsp.models.load import check_packages
+    from spd_lsp.models.load import check_place
 
-    check_packages(locate(settings.model, report))
+    check_place(locate(settings.model, report))
 
 
 def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:

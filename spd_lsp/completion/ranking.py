@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from ngram_builders.table.suffix_array import Occurrence
+from ngram_builders.index.occurrences import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
-from spd_lsp.ngrams.weight_learning import Evidence
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
@@ -105,9 +104,6 @@ class Completion:
     score: float = 0.0  # of a draft, as its decoder gave it: what `probability` was calibrated from
     is_rated: bool = True  # whether its probability is of being all of it, the order of such completions
     place: str = ""  # where it stands elsewhere, such as `shapes.py:12`; empty: not known
-    evidence: Evidence | None = field(
-        default=None, compare=False, repr=False
-    )  # what it says of weights if accepted
 
     @property
     def shown_probability(self) -> float | None:
@@ -190,11 +186,21 @@ def _by_trust(found: Sequence[tuple[Occurrence, str]]) -> list[tuple[float, _Con
 
 
 def _calibrated(one: Completion, elsewhere: Sequence[tuple[float, _Continuations]], by: Weights) -> Completion:
-    """A candidate with its probability: the mean over what is said by places of each level of trust."""
+    """A candidate with its probability: the mean over what is said by places of each level of trust.
+
+    That a draft stands elsewhere, too, makes it no less likely, however many other texts stand there.
+    """
     score = one.probability
+    least = calibrate(score, None, by) if score else 0.0
     matches = [(share, places.match(one.text)) for share, places in elsewhere]
-    probability = sum(share * calibrate(score, match, by) for share, match in matches)
+    probability = sum(share * max(least, calibrate(score, match, by)) for share, match in matches)
     return replace(one, match=matches[-1][1], score=score, probability=probability)
+
+
+def is_variant(text: str, other: str) -> bool:
+    """Whether two texts differ by signs at the end alone. Example: `name` and `name(`."""
+    shorter, longer = sorted((text, other), key=len)
+    return longer.startswith(shorter) and not re.search(r"\w", longer[len(shorter) :])
 
 
 def beginnings(

@@ -12,8 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from ngram_builders.sources.begun_secrets import is_unfinished, may_begin_secret
-from ngram_builders.sources.masking import MARK, mask
+from ngram_builders.sources.masking import MARK, is_unfinished, mask, may_begin_secret
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText, find_end
 from spd_lsp.completion.fill_formats import FILL_FORMATS

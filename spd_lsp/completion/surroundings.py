@@ -186,6 +186,16 @@ class Surroundings:
         closed = found.closers[-1].closed if found.closers else 0
         return found.open[max(0, len(self.opened) - closed) :]
 
+    def closed(self, text: str) -> str:
+        """A draft with an end for all code and strings that it opens, and a body for a block of Python."""
+        opened = self._left_open(self.read(text))
+        if any(one.kind == "comment" for one in opened):
+            return text
+        ends = "".join(one.closer for one in reversed(opened))
+        if ends:
+            text = text.rstrip().removesuffix(",")
+        return text + ends + (" pass" if self.language == "python" and text.rstrip().endswith(":") else "")
+
     def can_stand(self, text: str) -> bool:
         """Whether neither a draft nor the rest of the cursor's line behind it ends a line within a string."""
         found = self.read(text)

@@ -1,47 +1,153 @@
-"""Text to ids and back: the prompt with its fill-in-the-middle marks, and the token boundary at the cursor.
+"""Text to ids and back: the prompt with its fill-in-the-middle marks, and what a draft may spell at the cursor.
 
-Comes in: a model's folder and text. Goes out: ids, bytes, a fingerprint. Knows no model.
+A cursor may split a word, and where tokenizers cut words, blanks and line ends depends on what follows: behind
+`x = pri` there may be ` print` or ` pri` and `vy`. So the last word, signs or line end are taken back, and drafts
+spell their bytes again, with any tokens ("token healing").
+
+Comes in: a model's vocabulary and text. Goes out: ids, bytes, a fingerprint. Knows no model.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import string
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, takewhile
 from pathlib import Path
 from weakref import proxy
 
-from tokenizers import AddedToken, Tokenizer
+import numpy as np
 
 from ngram_builders.arrays import Ids
-from ngram_builders.errors import UserError
-from ngram_builders.ngrams import TokenSpace
-from ngram_builders.table.suffix_array import Rewriting
-from spd_lsp.completion.fill_formats import choose_format, read_config
-from spd_lsp.completion.spelling import ANY, BUT_BLANKS, Pieces, Spelling, spell
-from spd_lsp.models.checkpoint.stored_vocabulary import StoredVocabulary, read_vocabulary, write_vocabulary
-from spd_lsp.models.checkpoint.tokenizer_limits import count_ids, refusal
-from spd_lsp.models.llama.pre_tokenizers import CUTTING_PROBE
+from ngram_builders.index.occurrences import Rewriting
+from ngram_builders.token_space import TokenSpace
+from spd_lsp.completion.fill_formats import choose_format
+from spd_lsp.models.load import load_vocabulary
+from spd_lsp.models.vocabulary import Vocabulary
 
 LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 _OPENERS = (":", "{", "(", "[")
-_BUNDLED = {"48ad8f5b3dacba0a": "7aaf23535e2c986d"}  # the starter, by the name in the headers of its tables
 _INDENTATION = re.compile(r"^(?: {2,8}|\t)(?=\S)", re.MULTILINE)
 _LEVELS = 2  # of indentation, further left and further right, at which the text before the cursor is looked for
-_END_OF_TEXT = (
-    *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
-    "<[end▁of▁sentence]>",
-)
-_MARK = re.compile(r"▁?(?:<.+>|\[.+\])", re.DOTALL)  # other added tokens are text, such as runs of blanks
-_TAG = re.compile(
-    r"</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|[bius]|sub|sup|code)>"
-)  # of HTML, which is text, too: Gemma has a token for each
 _ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put before a text, and tokens that it has
+_ANY = bytes(range(0xFF))  # no UTF-8 text holds 0xff
+_BUT_BLANKS = bytes(sorted(set(_ANY) - set(b" \t\n\r")))
+_Encode = Callable[[str], list[int]]
+_REACH = 64  # bytes before the cursor that may be taken back
+_WORD = f"{string.ascii_letters}{string.digits}_".encode() + bytes(range(0x80, 0x100))
+_SIGNS = bytes(byte for byte in range(0x80) if byte not in _WORD and byte not in b" \t\n\r\f\v")
+_BEHIND_INDENTATION = ("x", "(", '"', "1", "$")
+
+
+class _Pieces:
+    """The bytes of a vocabulary's tokens, by what they begin with."""
+
+    def __init__(self, pieces: Sequence[bytes], encode: _Encode) -> None:
+        """`encode` gives the ids of a text that others precede."""
+        self.of = pieces
+        self.encode = encode
+        self.order = np.array(sorted((i for i, one in enumerate(pieces) if one), key=pieces.__getitem__), np.int64)
+        self._sorted = [pieces[i] for i in self.order]
+        self._marks = np.array([i for i, piece in enumerate(pieces) if not piece], dtype=np.int64)
+
+    def spelled(self, ids: Iterable[int]) -> bytes:
+        """The bytes of ids."""
+        return b"".join(self.of[i] for i in ids if i < len(self.of))
+
+    def spelling(self, text: bytes) -> list[int]:
+        """The ids whose bytes are the beginning of a text, or all of it."""
+        found: list[int] = []
+        for n in range(1, len(text) + 1):
+            low = bisect_left(self._sorted, text[:n])
+            found += self.order[low : bisect_right(self._sorted, text[:n], lo=low)].tolist()
+        return found
+
+    def going_on(self, start: bytes, following: bytes = _ANY) -> Ids:
+        """Return the ids whose bytes begin with these and go on with one of `following`."""
+        low, high = self._range(start)
+        low = bisect_right(self._sorted, start, lo=low, hi=high)
+        if following == _ANY:
+            return self.order[low:high]
+        gaps = [
+            bound for byte in sorted(set(_ANY) - set(following)) for bound in self._range(start + bytes([byte]))
+        ]
+        bounds = [low, *gaps, high]
+        return np.concatenate([self.order[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)])
+
+    def beginning_with(self, following: bytes) -> Ids:
+        """Return the ids whose bytes begin with one of these, and those that end a text."""
+        return np.concatenate((self._marks, self.going_on(b"", following)))
+
+    def _range(self, start: bytes) -> tuple[int, int]:
+        low = bisect_left(self._sorted, start)
+        return low, bisect_left(self._sorted, start + b"\xff" * 8, lo=low)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """The bytes that were taken back at a cursor."""
+
+    pieces: _Pieces
+    healed: bytes  # every draft begins with these bytes
+    following: bytes  # and goes on with one of these
+
+    def allowed(self, ids: Sequence[int]) -> Ids | None:
+        """Return the ids that may follow those of a draft; None: any."""
+        written = len(self.pieces.spelled(ids))
+        left = self.healed[written:]
+        if left:
+            next_ids = np.array(self.pieces.spelling(left), dtype=np.int64)
+            return np.concatenate((next_ids, self.pieces.going_on(left, self.following)))
+        if written > len(self.healed) or self.following == _ANY:
+            return None
+        return self.pieces.beginning_with(self.following)
+
+
+def _spell(pieces: _Pieces, ids: Sequence[int], following: bytes = _ANY) -> tuple[list[int], Spelling]:
+    """Return the ids of a text that stay whatever follows it, and what drafts spell behind them.
+
+    `following`: the bytes that what follows may begin with.
+    """
+    # 1. Read back some way, and take back what may be cut otherwise.
+    kept = len(ids)
+    text = b""
+    while kept and len(text) < _REACH:
+        kept -= 1
+        text = pieces.of[ids[kept]] + text
+    start = _start_of_last_piece(text)
+    while kept < len(ids) and len(pieces.of[ids[kept]]) <= start:
+        start -= len(pieces.of[ids[kept]])
+        kept += 1
+    # 2. What every draft begins with costs no token: the start of an indentation, or the only id that may follow.
+    healed = pieces.spelled(ids[kept:])
+    certain: list[int] = []
+    if following == _BUT_BLANKS and healed.isspace():
+        cuts = [pieces.encode(healed.decode() + example) for example in _BEHIND_INDENTATION]
+        certain = [same[0] for same in takewhile(lambda same: len(set(same)) == 1, zip(*cuts, strict=False))]
+    spelling = Spelling(pieces, healed, following)
+    while (next_ids := spelling.allowed(certain)) is not None and len(next_ids) == 1:
+        certain.append(int(next_ids[0]))
+    left = healed[len(pieces.spelled(certain)) :]
+    return [*ids[:kept], *certain], Spelling(pieces, left, following)
+
+
+def _start_of_last_piece(text: bytes) -> int:
+    """Where a text's end begins that tokenizers cut in one piece with what follows it.
+
+    A word with the signs before it, signs with the line ends behind them, or blanks.
+    """
+    before = text.rstrip()
+    if text[len(before) :].strip(b"\r\n"):
+        return len(before)
+    starts = [len(before)]
+    if (left := before.rstrip(_SIGNS + b"_")) != before:
+        starts.append(len(left.rstrip(b" \t")))
+    if before == text and (left := text.rstrip(_WORD)) != text:
+        starts.append(len(left.rstrip(_SIGNS).rstrip(b" \t")))
+    return min(starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +164,20 @@ class Prompt:
 
 
 class ModelTokenizer:
-    """A model's tokenizer, read from a folder that holds `tokenizer.json`."""
+    """A model's tokenizer."""
 
-    def __init__(self, folder: Path, fill_format: str = "auto") -> None:
-        self.tokenizer = _read_tokenizer(folder)
-        # Source code that mentions <|endoftext|> means the characters, not the end of the text.
-        self.tokenizer.encode_special_tokens = True
-        stored = read_vocabulary(folder)
-        self.vocab_size = len(stored.pieces) if stored else count_ids(self.tokenizer, folder / "tokenizer.json")
-        self.fingerprint = stored.fingerprint if stored else fingerprint(self.tokenizer)
-        self.specials = _separate_marks(self.tokenizer)
-        if stored:
-            self.pieces = stored.pieces
-            self.spellings = self._spellings(stored.order)
-        else:
-            write_vocabulary(folder, lambda: StoredVocabulary(self.fingerprint, self.pieces, self.spellings.order))
-        config = read_config(folder)
-        self.end_of_text = self.find_end_of_text(config.get("eos_token_id"))
-        self.known_size = lru_cache(LINES)(partial(size, self.tokenizer))  # not a method: it would hold the object
-        self.fill_format = choose_format(fill_format, config, self.is_special)
+    def __init__(self, place: Path, fill_format: str = "auto") -> None:
+        """`place`: where `locate` found the model."""
+        self.vocabulary = load_vocabulary(place)
+        self.pieces = self.vocabulary.pieces
+        self.vocab_size = len(self.pieces)
+        self.specials = frozenset(self.vocabulary.marks.values())
+        self.fingerprint = self.vocabulary.fingerprint
+        self.end_of_text = self.vocabulary.end_of_text
+        self.opening = self.vocabulary.opening
+        # No method is cached: it would hold this object.
+        self.known_size = lru_cache(LINES)(partial(_size, self.vocabulary))
+        self.fill_format = choose_format(fill_format, self.vocabulary.config, self.is_special)
 
     @property
     def space(self) -> TokenSpace:
@@ -85,46 +186,23 @@ class ModelTokenizer:
 
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""
-        return self.tokenizer.token_to_id(name) in self.specials
+        return name in self.vocabulary.marks
 
     def id_of(self, name: str) -> int:
-        """Return the id of a token."""
-        found = self.tokenizer.token_to_id(name)
-        assert found is not None, name
-        return found
-
-    def find_end_of_text(self, configured: object = None) -> int:
-        """Return the id that ends a document: that of a name which means it, or the one of the configuration."""
-        for name in _END_OF_TEXT:
-            if self.is_special(name):
-                return self.id_of(name)
-        first = next(iter(configured), None) if isinstance(configured, list) else configured
-        if isinstance(first, int) and first in self.specials:
-            return first
-        raise UserError(
-            f"expected a tokenizer with an end-of-text token (one of {', '.join(_END_OF_TEXT)}), found none; "
-            "name another model with --model"
-        )
+        """Return the id of a special token."""
+        return self.vocabulary.marks[name]
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens."""
-        try:
-            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-        except BaseException as error:
-            raise refusal(error) from None
+        return self.vocabulary.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Return the ids of many texts, encoded on all cores."""
-        try:
-            encodings = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        except BaseException as error:
-            raise refusal(error) from None
-        for encoding in encodings:
-            yield list(encoding.ids)
+        return self.vocabulary.encode_batch(texts)
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text; cached for lines, which are counted at every keystroke."""
-        return self.known_size(text) if len(text) <= SHORT else size(self.tokenizer, text)
+        return self.known_size(text) if len(text) <= SHORT else _size(self.vocabulary, text)
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         """Return the bytes of ids; special tokens have none."""
@@ -141,7 +219,7 @@ class ModelTokenizer:
         gives history `x =`, and drafts spell ` pri`, ` print`, ` private` ...
         """
         whole = self.encode(before)
-        history, spelling = spell(self.spellings, whole, BUT_BLANKS if is_indented(before) else ANY)
+        history, spelling = _spell(self.spellings, whole, _BUT_BLANKS if is_indented(before) else _ANY)
         behind, begun = self._whole_lines(whole, before) or (history, spelling.healed)
         filled = self.fill_format if after else None
         cut = self._tokens_before(history, len(before[settled:].encode()) - len(spelling.healed))
@@ -207,40 +285,19 @@ class ModelTokenizer:
         return ids[next(cut, 0) :]
 
     @cached_property
-    def opening(self) -> list[int]:
-        """The ids that this tokenizer puts before every text, such as a begin-of-text token."""
-        return list(self.tokenizer.encode("", add_special_tokens=True).ids)
-
-    @cached_property
     def puts_blank_first(self) -> bool:
         """Whether a text begins with a blank that it does not have, as in SentencePiece vocabularies."""
         return self.bytes_of(self.encode("x")) == b" x"
 
     @cached_property
-    def pieces(self) -> list[bytes]:
-        """The bytes of each id."""
-        names = [self.tokenizer.id_to_token(i) or "" for i in range(self.vocab_size)]
-        read = byte_level_piece if _is_byte_level(names) else _sentencepiece_piece
-        pieces = [b"" if i in self.specials else read(name) for i, name in enumerate(names)]
-        for i in self.tokenizer.get_added_tokens_decoder().keys() - self.specials:
-            pieces[i] = _sentencepiece_piece(names[i]) if read is _sentencepiece_piece else names[i].encode()
-        return pieces
-
-    @cached_property
-    def spellings(self) -> Pieces:
-        """The same, by what they begin with."""
-        return self._spellings(None)
-
-    def _spellings(self, order: Ids | None) -> Pieces:
-        return Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)), order)
+    def spellings(self) -> _Pieces:
+        """The bytes of the tokens, by what they begin with."""
+        return _Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)))
 
 
-def size(tokenizer: Tokenizer, text: str) -> int:
+def _size(vocabulary: Vocabulary, text: str) -> int:
     """Return the number of tokens of a text."""
-    try:
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
-    except BaseException as error:
-        raise refusal(error) from None
+    return len(vocabulary.encode(text))
 
 
 def is_indented(before: str) -> bool:
@@ -253,73 +310,3 @@ def is_indented(before: str) -> bool:
     last = above.rstrip().rpartition("\n")[2]
     repeated = len(line) <= len(last) - len(last.lstrip())
     return line.isspace() and not (repeated and last.endswith(_OPENERS))
-
-
-def _read_tokenizer(folder: Path) -> Tokenizer:
-    """Open a folder's `tokenizer.json`."""
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise UserError(
-            f"expected tokenizer.json in {folder}, found none; save the model with a fast tokenizer "
-            "(`AutoTokenizer.from_pretrained(...).save_pretrained(...)`) and try again"
-        )
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the tokenizers library raises bare Exception for every fault of the file
-        raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
-
-
-def _separate_marks(tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids of tokens that mark something and are not text; what looks like one in source code is characters.
-
-    Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek),
-    tags of HTML (Gemma).
-    """
-    added = tokenizer.get_added_tokens_decoder()
-    marks = {i: token for i, token in added.items() if token.special or _looks_like_mark(token.content)}
-    if undeclared := [token.content for token in marks.values() if not token.special]:
-        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in undeclared])
-    return frozenset(marks)
-
-
-def _looks_like_mark(name: str) -> bool:
-    return _MARK.fullmatch(name) is not None and _TAG.fullmatch(name) is None
-
-
-def fingerprint(tokenizer: Tokenizer) -> str:
-    """Return 16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
-    vocabulary = sorted(tokenizer.get_vocab(with_added_tokens=True).items(), key=itemgetter(1))
-    if not _is_byte_level([name for name, _ in vocabulary]):  # runs of blanks have either name
-        vocabulary = [(name.replace(" ", "▁"), i) for name, i in vocabulary]
-    cut = tokenizer.encode(CUTTING_PROBE, add_special_tokens=False).ids
-    found = hashlib.blake2b(json.dumps([vocabulary, cut]).encode(), digest_size=8).hexdigest()
-    return _BUNDLED.get(found, found)
-
-
-def _is_byte_level(names: Sequence[str]) -> bool:
-    """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
-    return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """The letters by which byte-level vocabularies write bytes: printable ones stand for themselves."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(others)}}
-
-
-_BYTE_LEVEL = _byte_level_alphabet()
-
-
-def byte_level_piece(name: str) -> bytes:
-    """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
-    if any(letter not in _BYTE_LEVEL for letter in name):
-        return name.encode()
-    return bytes(_BYTE_LEVEL[letter] for letter in name)
-
-
-def _sentencepiece_piece(name: str) -> bytes:
-    """The bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
-    if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
-        return bytes([int(name[3:5], 16)])
-    return name.replace("▁", " ").encode()

@@ -5,14 +5,12 @@ In: requests that can be compared, and results. Out: results. Knows nothing of m
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.ranking import Completion, choose_completions
+from spd_lsp.completion.ranking import Completion, choose_completions, word_begun
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 _MAX_RESULTS = 16
@@ -104,14 +102,12 @@ class RecentResults:
         """Forget all results."""
         self._results.clear()
 
-    def find(
-        self, request: CompletionRequest, is_current: Callable[[CompletionResult], bool]
-    ) -> CompletionResult | None:
+    def find(self, request: CompletionRequest, index_revision: int) -> CompletionResult | None:
         """The result of an equal request, or else what remains of the one that was typed along with least."""
         found: CompletionResult | None = None
         nearest = -1
         for previous, result in self._results:
-            if nearest < previous.cursor <= request.cursor and is_current(result):
+            if nearest < previous.cursor <= request.cursor and result.index_revision == index_revision:
                 left = remaining(previous, result, request)
                 found, nearest = (left, previous.cursor) if left else (found, nearest)
         return found
@@ -144,7 +140,7 @@ def _with_names(
     """What is left of a result, and names that go on with what was typed; what stood first stays so."""
     document = OpenDocument(request.uri, request.path, request.language, request.source)
     left = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
-    word = re.split(r"\W", left)[-1]
+    word = word_begun(left)
     names = {
         word + name.text[len(typed) :]: name.probability  # of other files, which only the worker knows
         for name in result.completions

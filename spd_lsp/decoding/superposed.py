@@ -46,7 +46,6 @@ class Draft(NamedTuple):
 
     ids: tuple[int, ...]
     score: float  # with merged drafts: log of the sum of their probabilities
-    merged_score: float = 0.0  # how much of the score is due to merged drafts
 
     @property
     def mean_score(self) -> float:
@@ -356,8 +355,7 @@ def rank_drafts(drafts: Iterable[Draft], ranking: str, text_of: TextOf) -> list[
 
 def _merge(best: Draft, other: Draft) -> Draft:
     """Add the probability of a draft to that of the likeliest one with the same text."""
-    score = float(np.logaddexp(best.score, other.score))
-    return Draft(best.ids, score, best.merged_score + score - best.score)
+    return Draft(best.ids, float(np.logaddexp(best.score, other.score)))
 
 
 def is_done(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:

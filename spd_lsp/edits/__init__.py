@@ -1,1 +1,1 @@
-"""Next edits: where the change that a person just made is wanted, too. Knows neither models nor editors."""
+"""Next edits: where a change that a person made twice is wanted, too. Knows neither models nor editors."""

@@ -1,192 +1,107 @@
-"""An edit as tokens before and after, and what it says of other places: a rewrite, perhaps with holes.
+"""What two like edits say of other places: the least general rewrite that explains both, and where it matches.
 
-In: two versions of a text. Out: the edits between them, and rewrites that explain one edit or two. Holes come from
-anti-unification: where two edits differ, or what one edit only moves. Knows no documents.
+In: two edits and a text. Out: proposals. Words in which the edits differ are holes.
 
-Example: `a.size` -> `a["size"]` also rewrites `.width` to `["width"]`.
+Example: `a.size` -> `a["size"]` and `b.width` -> `b["width"]` rewrite `.NAME` to `["NAME"]`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import islice
+from typing import NamedTuple
 
-_TOKEN = re.compile(r"\w+|[\r\n]|[^\S\r\n]+|[^\w\s]")
-_MAX_LINES = 40  # between the first and the last difference; more were not typed by a person
-_MAX_TOKENS = 600
-_MAX_CHARS = 200  # of an edit
-START, END = "", "\n"  # the context of a line's first and last token
-HOLE = "\0"  # with a number: a word that a rewrite keeps
-_NEVER = re.compile(rf"[\r\n{HOLE}]")  # in an edit
+from spd_lsp.edits.edit import LINE_END, Edit, is_word
+
+_Token = str | int  # an int is a hole
+_MIN_CONTEXT = 2  # tokens around a place that are those around both edits
+_MIN_TOKENS = 5  # of these and of what is replaced
+_MAX_PLACES = 50
+_BLANK = r"[^\S\r\n]"  # at most 80, so that the time is linear, whatever a file holds
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What was replaced within a line by what, at an offset in the text after it."""
+class Proposal(NamedTuple):
+    """What to write in place of a span of a document."""
 
     start: int
-    old: str
-    new: str
-    left: tuple[str, ...]  # tokens of the line before it, nearest first, without blanks; then START
-    right: tuple[str, ...]  # after it; then END
-    adjacent: tuple[str, str]  # the tokens around it, blanks included
-
-    @property
-    def is_word(self) -> bool:
-        """Whether one word became another."""
-        return _is_word(self.old) and _is_word(self.new)
+    end: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What to replace by what, and the edits that it explains, newest first."""
+    """What to replace by what, and what stands around it; all as tokens, from left to right."""
 
-    old: tuple[str, ...]  # tokens; where there are none, `edits[0].adjacent` says between which to insert
-    new: tuple[str, ...]
-    edits: tuple[Edit, ...]
-
-    @property
-    def holes(self) -> int:
-        """How many words it keeps."""
-        return len({token for token in self.old if token.startswith(HOLE)})
+    left: Sequence[_Token]
+    old: Sequence[_Token]
+    new: Sequence[_Token]
+    right: Sequence[_Token]
 
 
-def tokenize(text: str) -> list[str]:
-    """Words, line ends, blanks and other characters. Example: `a +b` -> "a", " ", "+" and "b"."""
-    return _TOKEN.findall(text)
-
-
-def changed_span(before: str, after: str) -> tuple[int, int, int]:
-    """Where two texts differ: the start in both, the end in the first, and the end in the second."""
-    start = _common_length(before, after)
-    low = 0
-    high = min(len(before), len(after)) - start
-    while low < high:
-        middle = (low + high + 1) // 2
-        if before[len(before) - middle : len(before) - low] == after[len(after) - middle : len(after) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return start, len(before) - low, len(after) - low
-
-
-def _common_length(first: str, second: str) -> int:
-    """How many characters two texts begin with alike."""
-    low = 0
-    high = min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def edits_between(before: str, after: str) -> list[Edit]:
-    """The edits that turn a text into another, in order, and if they are on one line, what they are together.
-
-    None if there are more than a person types at once.
-    """
-    start, old_end, new_end = changed_span(before, after)
-    start = after.rfind("\n", 0, start) + 1
-    tail = after.find("\n", new_end) % (len(after) + 1) - new_end
-    old, new = before[start : old_end + tail], after[start : new_end + tail]
-    if max(old.count("\n"), new.count("\n")) > _MAX_LINES:
-        return []
-    olds, news = tokenize(old), tokenize(new)
-    if max(len(olds), len(news)) > _MAX_TOKENS:
-        return []
-    hunks = token_hunks(olds, news)
-    if len(hunks) > 1 and "\n" not in old + new:
-        hunks.append((hunks[0][0], hunks[-1][1], hunks[0][2], hunks[-1][3]))
-    return [edit for edit in (_edit(start, olds, news, *hunk) for hunk in hunks) if edit]
-
-
-def _edit(start: int, olds: list[str], news: list[str], i: int, end_i: int, j: int, end_j: int) -> Edit | None:
-    """One run of tokens for another, unless it is of blanks only, long, of several lines or has a null."""
-    old, new = "".join(olds[i:end_i]), "".join(news[j:end_j])
-    if old.strip() == new.strip() or _NEVER.search(old + new) or max(len(old), len(new)) > _MAX_CHARS:
+def rewrite_of(first: Edit, second: Edit) -> Rewrite | None:
+    """What two edits have in common; None if they are not alike, or so little is that it may match anywhere."""
+    if len(first.old) != len(second.old) or len(first.new) != len(second.new):
         return None
-    adjacent = news[j - 1] if j else "\n", news[end_j] if end_j < len(news) else "\n"
-    left, right = context(reversed(news[:j]), START), context(news[end_j:], END)
-    return Edit(start + sum(map(len, news[:j])), old, new, left, right, adjacent)
+    pairs = [*zip(first.old + first.new, second.old + second.new, strict=True)]
+    holes = {pair: number for number, pair in enumerate(pairs) if pair[0] != pair[1]}
+    tokens = [holes.get(pair, pair[0]) for pair in pairs]
+    old, new = tokens[: len(first.old)], tokens[len(first.old) :]
+    left = _shared(first.left, second.left, holes)[::-1]
+    right = _shared(first.right, second.right, holes)
+    context = [token for token in (*left, *right) if not _is_blank(token)]
+    visible = [*context, *(token for token in old if not _is_blank(token))]
+    is_kept = {*holes.values()} <= {*new} & {*visible}  # a word that differs is moved, not replaced or made up
+    words = [isinstance(token, int) or is_word(token) for token in visible]
+    if not is_kept or not all(map(is_word, sum(holes, ()))):
+        return None
+    return Rewrite(left, old, new, right) if _says_enough(len(context), words) else None
 
 
-def token_hunks(olds: list[str], news: list[str]) -> list[tuple[int, int, int, int]]:
-    """The differing runs of two lists of tokens; those with only blanks between them are one."""
-    found: list[tuple[int, int, int, int]] = []
-    for tag, i, end_i, j, end_j in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
-        if tag != "equal" and found and "".join(olds[found[-1][1] : i]).strip(" \t") == "":
-            found[-1] = found[-1][0], end_i, found[-1][2], end_j
-        elif tag != "equal":
-            found.append((i, end_i, j, end_j))
-    return found
+def _says_enough(context: int, words: Sequence[bool]) -> bool:
+    return context >= _MIN_CONTEXT and len(words) >= _MIN_TOKENS and any(words)
 
 
-def context(tokens: Iterable[str], end: str, most: int = 6) -> tuple[str, ...]:
-    """The next tokens of a line without blanks, and what stands for its end."""
-    found: list[str] = []
-    for token in tokens:
-        if token == "\n":
+def _is_blank(token: _Token) -> bool:
+    return isinstance(token, str) and token != LINE_END and token.isspace()
+
+
+def _shared(first: Sequence[str], second: Sequence[str], holes: dict[tuple[str, str], int]) -> list[_Token]:
+    """The tokens with which two contexts begin alike."""
+    found: list[_Token] = []
+    for pair in zip(first, second, strict=False):
+        if pair[0] != pair[1] and pair not in holes and not all(map(_is_blank, pair)):
             break
-        if not token.isspace():
-            found.append(token)
-        if len(found) == most:
-            return tuple(found)
-    return (*found, end)
-
-
-def rewrites(edit: Edit, others: Sequence[Edit]) -> list[Rewrite]:
-    """What an edit says of other places, alone or with one of the others."""
-    newest = _widened(edit)
-    same = [other for other in others if (other.old, other.new) == (edit.old, edit.new)]
-    found = [Rewrite(tuple(tokenize(edit.old)), tuple(tokenize(edit.new)), (edit, *same))]
-    if kept := _with_holes(newest, newest):
-        found.append(kept)
-    for earlier in map(_widened, others):
-        if (earlier.old, earlier.new) != (newest.old, newest.new) and (both := _with_holes(newest, earlier)):
-            found.append(both)
+        found.append(holes.get(pair, pair[0]))
     return found
 
 
-def _widened(edit: Edit) -> Edit:
-    """An insertion that repeats a word beside it, as the replacement of that word: `x` -> `x=x`."""
-    before, after = edit.adjacent
-    if edit.old or not edit.new:
-        return edit
-    if _is_word(before) and before in tokenize(edit.new):
-        left = edit.left[1:] or (START,)
-        return Edit(edit.start - len(before), before, before + edit.new, left, edit.right, ("", after))
-    if _is_word(after) and after in tokenize(edit.new):
-        return Edit(edit.start, after, edit.new + after, edit.left, edit.right[1:] or (END,), (before, ""))
-    return edit
+def proposals_of(rewrite: Rewrite, text: str) -> Iterator[Proposal]:
+    """Where a rewrite matches in a text, from top to bottom, unless its result stands there already."""
+    for match in islice(_pattern(rewrite).finditer(text), _MAX_PLACES):
+        start, end = match.span("site")
+        new = "".join(match[f"h{token}"] if isinstance(token, int) else token for token in rewrite.new)
+        old = text[start:end]
+        places = [at for at in range(min(len(new), start) + 1) if new.startswith(old, at)]
+        if not any(text.startswith(new, start - at) for at in places):
+            yield Proposal(start, end, new)
 
 
-def _with_holes(first: Edit, second: Edit) -> Rewrite | None:
-    """The least general rewrite of two edits; of an edit and itself, the one that keeps the words it moves."""
-    olds = tokenize(first.old)
-    others = tokenize(second.old)
-    news = tokenize(first.new)
-    other_news = tokenize(second.new)
-    if len(olds) != len(others) or len(news) != len(other_news) or not olds:
-        return None
-    names: dict[tuple[str, str], str] = {}
-    alone = first is second
-    for pair in zip(olds, others, strict=True):
-        if (pair[0] in news) if alone else (pair[0] != pair[1]):
-            names.setdefault(pair, f"{HOLE}{len(names)}")
-    old = tuple(names.get(pair, pair[0]) for pair in zip(olds, others, strict=True))
-    new = tuple(names.get(pair, pair[0]) for pair in zip(news, other_news, strict=True))
-    explained = all(a == b or (a, b) in names for a, b in zip(news, other_news, strict=True))
-    if not names or not explained or not all(_is_word(a) and _is_word(b) for a, b in names):
-        return None
-    if not set(names.values()) & set(new):
-        return None
-    return Rewrite(old, new, (first,) if alone else (first, second))
+def _pattern(rewrite: Rewrite) -> re.Pattern[str]:
+    """What matches the places of a rewrite; blanks may be others than in the edits."""
+    seen: set[_Token] = set()
 
+    def part(token: _Token) -> str:
+        if isinstance(token, int):
+            is_first = token not in seen
+            seen.add(token)
+            return rf"\b(?P<h{token}>\w+)\b" if is_first else rf"\b(?P=h{token})\b"
+        if token.isspace():
+            return rf"{_BLANK}{{1,80}}"
+        return rf"\b{token}\b" if is_word(token) else re.escape(token)
 
-def _is_word(text: str) -> bool:
-    return re.fullmatch(r"\w+", text) is not None
+    left = "".join(rf"^{_BLANK}{{0,80}}" if token == LINE_END else part(token) for token in rewrite.left)
+    site = "".join(map(part, rewrite.old))
+    right = "".join(rf"{_BLANK}{{0,80}}\r?$" if token == LINE_END else part(token) for token in rewrite.right)
+    return re.compile(f"{left}(?P<site>{site})(?={right})", re.MULTILINE)

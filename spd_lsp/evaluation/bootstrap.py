@@ -17,7 +17,6 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64, I64
 
 RESAMPLES = 4_000
-_RESAMPLES_OF_MEANS = 1_000  # `mean_intervals` is called with many columns
 _PERCENTILES = (2.5, 97.5)
 
 
@@ -37,16 +36,14 @@ class Interval:
 class Bootstrap:
     """How often each file is drawn in each resample."""
 
-    def __init__(
-        self, packages: Sequence[str], files: Sequence[str], seed: int = 0, resamples: int = RESAMPLES
-    ) -> None:
+    def __init__(self, packages: Sequence[str], files: Sequence[str]) -> None:
         """`packages` and `files` of each example; two packages may have files of one name."""
         names = list(zip(packages, files, strict=True))
         distinct = sorted(set(names))
         index = {name: i for i, name in enumerate(distinct)}
         self._file_of: I64 = np.array([index[name] for name in names], dtype=np.int64)  # [N]
         owners = [package for package, _ in distinct]
-        self._counts = resample_counts(owners, np.random.default_rng(seed), resamples)  # [B, F]
+        self._counts = _resample_counts(owners, np.random.default_rng(0), RESAMPLES)  # [B, F]
 
     def intervals(self, parts: F64, wholes: F64) -> list[Interval]:
         """Sum of parts over sum of wholes, [N, A] each. -> A intervals."""
@@ -71,7 +68,7 @@ class Bootstrap:
         return sums
 
 
-def resample_counts(packages: Sequence[str], rng: np.random.Generator, resamples: int) -> F64:
+def _resample_counts(packages: Sequence[str], rng: np.random.Generator, resamples: int) -> F64:
     """How often each file is drawn, given the package of each file [F]. -> [B, F]
 
     A package drawn c times has its n files drawn c times n times, with equal probability.
@@ -85,21 +82,12 @@ def resample_counts(packages: Sequence[str], rng: np.random.Generator, resamples
     return counts
 
 
-def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> list[Interval]:
-    """The mean of each column of [N, A], ignoring nan; `groups` are (repository, file) of each example.
-
-    With one repository only files are resampled, which says nothing about other repositories.
-    """
+def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]]) -> list[Interval]:
+    """The mean of each column of [N, A], ignoring nan; `groups` are (repository, file) of each example."""
     numbers = np.asarray(values, dtype=np.float64)
     finite = np.isfinite(numbers)
     repositories, files = zip(*groups, strict=True)
-    bootstrap = Bootstrap(repositories, files, seed, _RESAMPLES_OF_MEANS)
-    return bootstrap.intervals(np.where(finite, numbers, 0.0), finite.astype(np.float64))
-
-
-def mean_interval(values: npt.ArrayLike, groups: Sequence[tuple[str, str]], seed: int = 0) -> Interval:
-    """The mean of one measure [N]."""
-    return mean_intervals(np.asarray(values, dtype=np.float64)[:, None], groups, seed)[0]
+    return Bootstrap(repositories, files).intervals(np.where(finite, numbers, 0.0), finite.astype(np.float64))
 
 
 def _divide(part: F64, whole: F64) -> F64:
@@ -109,13 +97,10 @@ def _divide(part: F64, whole: F64) -> F64:
 
 
 def _intervals(mean: F64, resampled: F64) -> list[Interval]:
-    """Means [A] and resamples [B, A] -> percentile intervals."""
-    return [_interval(float(mean[a]), resampled[:, a]) for a in range(len(mean))]
-
-
-def _interval(mean: float, resampled: F64) -> Interval:
-    finite = resampled[np.isfinite(resampled)]
-    if not len(finite):
-        return Interval(mean, float("nan"), float("nan"))
-    low, high = np.percentile(finite, _PERCENTILES)
-    return Interval(mean, float(low), float(high))
+    """Means [A] and resamples [B, A] -> percentile intervals, nan for a column without values."""
+    return [
+        Interval(float(mean[a]), *map(float, np.nanpercentile(resampled[:, a], _PERCENTILES)))
+        if np.isfinite(mean[a])
+        else Interval(*[float("nan")] * 3)
+        for a in range(len(mean))
+    ]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
 from spd_lsp.completion.ranking import MIN_PROBABILITY, UNWRITTEN, Match
-from spd_lsp.evaluation.quality.store import Record
+from spd_lsp.evaluation.quality.report import Record
 
 _BINS = 10  # of the calibration error
 _PENALTY = 1e-3  # on squared weights, which diverge where p separates right from wrong perfectly
@@ -33,10 +33,6 @@ class Candidates:
     scores: F64  # as the decoder gave them, 0 of copies [N]
     right: F64  # 1 for an exact match [N]
     package: npt.NDArray[np.str_]  # [N]
-
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Candidates:
-        """Some of them."""
-        return Candidates(self.factors[chosen], self.scores[chosen], self.right[chosen], self.package[chosen])
 
 
 def read_candidates(records: Sequence[Record], label: str) -> Candidates:
@@ -61,11 +57,6 @@ def _factors(score: float, match: Sequence[int] | None) -> list[float]:
         [1.0, math.log(match[0]), Match(match[0], match[1], match[2], files=1).agreement] if match else [0.0] * 3
     )
     return [1.0, math.log(p), -math.log(1 - p), *of_match]
-
-
-def fit_logistic_weights(candidates: Candidates) -> F64:
-    """Those of candidates. -> [6]"""
-    return fit_logistic(candidates.factors, candidates.right)
 
 
 def fit_logistic(x: F64, right: F64, counts: F64 | float = 1.0, penalty: float = _PENALTY) -> F64:
@@ -93,17 +84,13 @@ def _logistic(z: F64) -> F64:
     return np.asarray(np.exp(-np.logaddexp(0, -z)))
 
 
-def predict(candidates: Candidates, weights: F64) -> F64:
-    """The calibrated probability of each. [N]"""
-    return _logistic(candidates.factors @ weights)
-
-
 def cross_validated(candidates: Candidates) -> F64:
     """The calibrated probability of each by weights from the other packages. [N]"""
     predicted = np.empty(len(candidates.scores))
     for package in np.unique(candidates.package):
         own = candidates.package == package
-        predicted[own] = predict(candidates.where(own), fit_logistic_weights(candidates.where(~own)))
+        weights = fit_logistic(candidates.factors[~own], candidates.right[~own])
+        predicted[own] = _logistic(candidates.factors[own] @ weights)
     return predicted
 
 
@@ -121,7 +108,7 @@ def log_loss(predicted: F64, right: F64) -> float:
 
 def describe_fit(label: str, candidates: Candidates) -> str:
     """An arm's weights as `completion.ranking` writes them, and what they gain."""
-    weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic_weights(candidates))
+    weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic(candidates.factors, candidates.right))
     held_out = cross_validated(candidates)
     right = candidates.right
     errors = [100 * calibration_error(p, right) for p in (candidates.scores, held_out)]

@@ -1,57 +1,32 @@
-"""The commands `spd-lsp eval ...`: how good completions are, on any repositories. Slow imports are made late."""
+"""The commands `eval ...` and `bench`: how good completions are, and how fast. Slow imports are made late."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import platformdirs
 
+from ngram_builders.errors import UserError
+from spd_lsp import __version__
 from spd_lsp.command_options import model_options, print_status
-from spd_lsp.evaluation.results import out_option, restrict_file_access
-from spd_lsp.output.progress import ReportProgress, resumable_progress
-
-if TYPE_CHECKING:
-    from spd_lsp.evaluation.quality.run import QualityRun
+from spd_lsp.output.progress import progress
+from spd_lsp.settings import Settings
 
 _ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
-_FROM_CLONE = (
-    "spd_lsp.evaluation.infilling.command",
-    "spd_lsp.evaluation.infilling.blocks",
-    "spd_lsp.evaluation.paper.commands",
-)
-_OTHER_PRIORS = ("superposed@built-in", "superposed@repository")  # added to the default arms
+_MAX_DRAFTS = 16
+_OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
 
-class _Evaluations(click.Group):
-    """With what contributors measure, in a clone: filled gaps, and the Superposed Decoding paper's experiments."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
-        return sorted([*self.commands, *(_from_clone() if find_spec("spd_lsp.evaluation.paper") else ())])
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name."""
-        return self.commands.get(name) or _from_clone().get(name)
-
-
-def _from_clone() -> Mapping[str, click.Command]:
-    """Contributors' commands by name; ModuleNotFoundError where they are not installed."""
-    infilling, blocks, paper = map(import_module, _FROM_CLONE)
-    return {"infilling": infilling.infilling, "blocks": blocks.blocks, **paper.experiments.commands}
-
-
-@click.group("eval", cls=_Evaluations)
+@click.group("eval")
 def evaluate() -> None:
-    """Measure how good completions are.
+    """Measure the quality of completions.
 
     Use repositories that no model or table has seen.
     """
-    restrict_file_access()
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval quality ~/code/*/ --examples 200")
@@ -59,32 +34,37 @@ def evaluate() -> None:
 @model_options
 @click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
 @click.option(
-    "--max-tokens", type=click.IntRange(1, 512), default=24, show_default=True, help="Maximum length of a draft."
+    "--max-tokens",
+    type=click.IntRange(1, 512),
+    default=24,
+    show_default=True,
+    help="Maximum length of a draft, in tokens.",
 )
 @click.option(
     "--arms",
     default=_ARMS,
     show_default=True,
     metavar="A,B,...",
-    help="DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@built-in; VALUE/VALUE/... tries each.",
+    help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file. "
+    "VALUE/VALUE tries both.",
 )
 @click.option(
     "--priors",
     default="repository+file,none",
     show_default=True,
     metavar="P,Q,...",
-    help="N-grams of arms without @: none, built-in, file, repository, repository+file.",
+    help="Sources of n-grams for arms without @: none, file, repository, repository+file.",
 )
 @click.option(
     "--against",
     default="greedy,nucleus,beam",
     show_default=True,
     metavar="A,B,...",
-    help="Arms that all others are compared with, paired; at the same prior, unless one is named with @.",
+    help="Baselines of the paired comparisons. They use the same prior unless @ names one.",
 )
-@click.option("--examples", type=click.IntRange(min=1), help="Maximum number of examples, over all packages.")
+@click.option("--examples", type=click.IntRange(min=1), help="Maximum number of examples in total.")
 @click.option(
-    "--primary", is_flag=True, help="Only examples at the start of a line or after a trigger such as a dot."
+    "--primary", is_flag=True, help="Use only examples at the start of a line or after a trigger such as a dot."
 )
 @click.option(
     "--files",
@@ -98,33 +78,68 @@ def evaluate() -> None:
     multiple=True,
     default=("python",),
     show_default=True,
-    help="Language of the files with examples; may be repeated.",
+    help="Language of the tested files. Repeatable.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sample of examples.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the examples.")
 @click.option(
-    "--typed", type=click.IntRange(min=0), default=100, show_default=True, help="Number of lines to type."
+    "--typed",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Number of lines to type key by key.",
 )
-@out_option("eval-quality", "Folder of the results; holds pieces of the code. The same command resumes.")
-def quality(repos: tuple[Path, ...], **options: Any) -> None:
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=lambda: platformdirs.user_state_path("spd-lsp", appauthor=False) / "eval-quality",
+    show_default="the user's folder for results",
+    help="Folder for examples.jsonl, which holds all completions and parts of the code.",
+)
+def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Compare decoders on held-out lines of repositories.
 
-    An example is a position where a cursor might stand. REPO is a package or repository; an example's n-grams are
-    counted from the other files. Results are stored as they are measured.
+    Each example is a cursor position in a file of REPO. Its n-grams are counted from the other files.
     """
     from spd_lsp.evaluation.quality.arms import parse_arms
-    from spd_lsp.evaluation.quality.report import quality_report
-    from spd_lsp.evaluation.quality.statistics import Results
-    from spd_lsp.evaluation.report_writer import publish
+    from spd_lsp.evaluation.quality.examples import PRIMARY, read_packages, sample_examples
+    from spd_lsp.evaluation.quality.report import Results, quality_report
+    from spd_lsp.evaluation.quality.run import measure, open_runner, refuse_leaks
 
+    # 1. Read what can be wrong before anything that takes long.
     arms = parse_arms(_split(options["arms"]), _split(options["priors"]))
     if options["arms"] == _ARMS:
         arms += parse_arms(_OTHER_PRIORS, [])
-    with resumable_progress() as report:
-        run = open_quality_run(repos, options, report)
-        examples = run.primary_examples() if options["primary"] else run.examples
-        records = run.measure(examples[: options["examples"]], arms, typed=options["typed"])
-    results = Results(records, arms, options["drafts"], _split(options["against"]))
-    publish(quality_report(results, run.facts), options["out"])
+    packages = read_packages(repos)
+    examples = sample_examples(packages, options["seed"], options["files"], options["language"])
+    if options["primary"]:
+        examples = [example for example in examples if example.stratum in PRIMARY]
+    examples = examples[: options["examples"]]
+    trained_on = refuse_leaks(packages, options["model"])
+
+    # 2. Measure; a record is written as soon as it is there.
+    runner = open_runner(
+        Settings(**{name: options[name] for name in ("model", "device", "drafts", "max_tokens")}), print_status
+    )
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is written holds pieces of the code
+    records = []
+    with progress() as report, (out / "examples.jsonl").open("w", encoding="utf-8") as file:
+        for number, record in enumerate(measure(runner, packages, examples, arms, typed=options["typed"]), 1):
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            records.append(record)
+            report("examples", number, len(examples))
+
+    # 3. Report.
+    facts = {
+        "model": options["model"],
+        "packages": ", ".join(package.name for package in packages),
+        "seed": options["seed"],
+        "k": options["drafts"],
+        "max_tokens": options["max_tokens"],
+        "version": __version__,
+        "trained on": trained_on,
+    }
+    click.echo(quality_report(Results(records, arms, options["drafts"], _split(options["against"])), facts))
+    print_status(f"wrote {out / 'examples.jsonl'}")
 
 
 @evaluate.command()
@@ -134,57 +149,165 @@ def quality(repos: tuple[Path, ...], **options: Any) -> None:
     default="superposed@repository+file,superposed@none",
     show_default=True,
     metavar="A,B,...",
-    help="Arms whose candidates are used (default: those of the product).",
+    help="Arms whose candidates are used.",
 )
 def confidence(results: Path, arms: str) -> None:
-    """Calibrate the probabilities of completions from the RESULTS of `eval quality`.
+    """Calibrate the probabilities of completions.
 
-    Prints weights for completion/ranking.py, cross-validated by package.
+    RESULTS is the folder that `eval quality` wrote. The command prints weights for completion/ranking.py,
+    cross-validated by package.
     """
     from spd_lsp.evaluation.calibration import describe_fit, read_candidates
-    from spd_lsp.evaluation.quality.store import read_results
+    from spd_lsp.evaluation.quality.run import read_records
 
-    records = read_results(results)
+    records = read_records(results)
     for label in _split(arms):
         click.echo(describe_fit(label, read_candidates(records, label)))
 
 
-@evaluate.command(epilog="\b\nExample: spd-lsp eval edits ~/code/*/ --fit")
+@evaluate.command(epilog="\b\nExample: spd-lsp eval edits ~/code/*/")
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--commits", type=click.IntRange(min=1), default=150, show_default=True, help="Newest commits per repository."
+    "--commits",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="Number of newest commits per repository.",
 )
-@click.option(
-    "--fit", is_flag=True, help="Fit to every other repository, print the weights, and judge by the rest."
-)
-def edits(repos: tuple[Path, ...], commits: int, fit: bool) -> None:
+def edits(repos: tuple[Path, ...], commits: int) -> None:
     """Measure next edits on git history.
 
-    In each file that a commit of REPO changes, one changed line is redone, and what is then proposed is compared
-    with what its author changed like it.
+    The command replays the commits of each REPO change by change. It compares each proposal with what the author
+    changed next.
     """
-    from spd_lsp.evaluation.edits.measure import describe_edits
+    from spd_lsp.evaluation.edits import describe_edits
 
-    for line in describe_edits(repos, commits, fit=fit):
+    for line in describe_edits(repos, commits):
         click.echo(line)
 
 
-def open_quality_run(
-    repos: Sequence[Path],
-    options: dict[str, Any],
-    report: ReportProgress,
-    report_status: Callable[[str], None] = print_status,
-    *,
-    may_leak: bool = False,
-) -> QualityRun:
-    """Open the run that a command's options describe; folders are read before anything that takes long."""
-    from spd_lsp.evaluation.quality.examples import read_packages
-    from spd_lsp.evaluation.quality.run import RunOptions, open_run
+@evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
+@click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@model_options
+@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, 512),
+    default=64,
+    show_default=True,
+    help="Maximum length of a draft, in tokens.",
+)
+@click.option(
+    "--arms",
+    default="best-first-alone,uncopied,greedy,beam",
+    show_default=True,
+    metavar="A,B,...",
+    help="Decoders to compare, as for `eval quality`.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of --limit.")
+@click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
+def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code: bool, **options: Any) -> None:
+    """Fill gaps in programs and run their tests.
 
-    packages = read_packages(repos, lambda done, total: report("read", done, total))
-    names = {field.name for field in dataclasses.fields(RunOptions)}
-    chosen = RunOptions(**{name: value for name, value in options.items() if name in names})
-    return open_run(packages, chosen, report, report_status, may_leak=may_leak)
+    FILE is the single-line or multi-line file of HumanEval-Infilling. The completed programs run with your
+    permissions, within limits of time and memory. On Linux on x86-64 they cannot use the network, reach other
+    processes or write files.
+    """
+    from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report
+    from spd_lsp.evaluation.infilling.sandbox import is_confined
+    from spd_lsp.evaluation.infilling.tasks import read_tasks, sample_tasks
+    from spd_lsp.evaluation.quality.arms import parse_arms
+    from spd_lsp.evaluation.quality.run import open_runner
+
+    if not run_code:
+        raise UserError("this runs programs that a model wrote, on this machine; if you want that, add --run-code")
+    if not is_confined():
+        print_status("only limits hold here: what the model writes can reach files, processes and the network")
+    tasks = sample_tasks(read_tasks(benchmark), limit, seed)
+    asked = parse_arms(_split(arms), ["none"])
+    runner = open_runner(Settings(**options), print_status, context_tokens=WHOLE_PROGRAM)
+    records = []
+    with progress() as report:
+        for number, task in enumerate(tasks, 1):
+            records.append(fill_gap(runner, task, asked))
+            report("tasks", number, len(tasks))
+    click.echo(infilling_report(records, asked, options["drafts"]))
+
+
+_passages = click.option(
+    "--examples", default=40, show_default=True, help="Number of held-out passages per repository."
+)
+
+
+@evaluate.command()
+@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@model_options
+@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(2, 16), help="Number of drafts.")
+@_passages
+def linearity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
+    """Measure how linear a model is in its input.
+
+    This is figure 3 of the paper. The command prints the cosine between a superposed run and its
+    separate drafts. M must be a Hugging Face folder.
+    """
+    from spd_lsp.evaluation.paper import linearity_table
+
+    click.echo(linearity_table(repos, model, device, drafts, examples))
+
+
+@evaluate.command()
+@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@model_options
+@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Number of drafts.")
+@_passages
+def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
+    """Measure the perplexity of drafts by rank.
+
+    These are tables 1 and 3 of the paper. The baselines are nucleus sampling, greedy decoding and beam search.
+    """
+    from spd_lsp.evaluation.paper import perplexity_table
+
+    click.echo(perplexity_table(repos, model, device, drafts, examples))
+
+
+@click.command(epilog="\b\nExamples:\n  spd-lsp bench -k 3\n  spd-lsp bench --typing app.py --keys 200")
+@model_options
+@click.option(
+    "-k", "drafts", default="1,3,8", show_default=True, metavar="K,K", help="Numbers of drafts to compare."
+)
+@click.option("--repeat", type=click.IntRange(2), default=15, show_default=True, help="Number of rounds.")
+@click.option(
+    "--typing",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Type FILE in real time instead, as an editor would. Repeatable.",
+)
+@click.option(
+    "--keys", type=click.IntRange(1), default=1000, show_default=True, help="Number of keys that --typing types."
+)
+@click.pass_obj
+def bench(
+    settings: Settings, model: str, device: str, drafts: str, repeat: int, typing: tuple[Path, ...], keys: int
+) -> None:
+    """Measure the speed of decoders on this machine.
+
+    The command compares the decoders of spd-lsp with greedy decoding, nucleus sampling and beam search. It prints
+    medians and quartiles of all rounds. Use an idle machine.
+    """
+    if typing:
+        from spd_lsp.evaluation.typing_speed import typing_report
+
+        click.echo(typing_report(typing, keys, dataclasses.replace(settings, model=model, device=device)))
+        return
+    from spd_lsp.evaluation.speed import run_rounds, speed_report
+
+    ks = _split(drafts)
+    if not ks or not all(k.isdecimal() and 1 <= int(k) <= _MAX_DRAFTS for k in ks):
+        raise UserError(f"-k takes numbers from 1 to {_MAX_DRAFTS}, such as 1,3,8, not {drafts!r}")
+    with progress() as report:
+        runs = run_rounds(model, device, list(map(int, ks)), repeat, report)
+    click.echo(speed_report(runs, model))
 
 
 def _split(text: str) -> list[str]:

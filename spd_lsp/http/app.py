@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.http import infill, openai
 from spd_lsp.http.access import check_origin, check_token
-from spd_lsp.http.completions import Answer, CompletionThread
-from spd_lsp.http.fields import Fields, Refused
+from spd_lsp.http.completions import Answer, Completions
+from spd_lsp.http.fields import Refused, parse
 from spd_lsp.http.metrics import Metrics
 from spd_lsp.output.safe_logging import user_message
 
@@ -33,7 +33,7 @@ Handler = Callable[["App", Request], Awaitable[Response]]
 class App:
     """An ASGI application over one completer."""
 
-    def __init__(self, completions: CompletionThread, token: str, model: str) -> None:
+    def __init__(self, completions: Completions, token: str, model: str) -> None:
         self.completions = completions
         self.model = model
         self.metrics = Metrics()
@@ -69,30 +69,30 @@ class App:
 
     async def infill(self, request: Request) -> Response:
         """llama.cpp's completions between two texts; without tokens to predict, what comes along is read ahead."""
-        fields = await _fields(request)
-        wanted = infill.wanted_of(fields)
-        if fields.number("n_predict", -1, -2, 2**31 - 1) == 0:
+        fields = parse(await _body(request), infill.InfillFields)
+        wanted = fields.wanted()
+        if fields.n_predict == 0:
             read = await _unless_gone(request, self.completions.read_ahead(wanted))
             return JSONResponse({"content": "", "stop": True, "tokens_evaluated": read, "tokens_predicted": 0})
         answer = await _unless_gone(request, self.completions.complete(wanted))
         self.metrics.note_answer(answer.found, len(answer.alternatives))
         answers = infill.answers(answer, fields, self.model)
-        if fields.flag("stream"):
+        if fields.stream:
             return Response(infill.events(answers), media_type=_EVENTS)
         return JSONResponse(answers if wanted.alternatives > 1 else answers[0])
 
     async def complete(self, request: Request) -> Response:
         """OpenAI's completions."""
-        fields = await _fields(request)
-        wanted = openai.wanted_of(fields)
-        if fields.values.get("max_tokens") == 0:
+        fields = parse(await _body(request), openai.CompletionFields)
+        wanted = fields.wanted()
+        if fields.max_tokens == 0:
             read = await _unless_gone(request, self.completions.read_ahead(wanted))
             answer = Answer((), CompletionResult([], prompt_tokens=read))
         else:
             answer = await _unless_gone(request, self.completions.complete(wanted))
             self.metrics.note_answer(answer.found, len(answer.alternatives))
         completion = openai.completion(answer, fields, self.model)
-        if fields.flag("stream"):
+        if fields.stream:
             return Response(openai.events(completion, fields), media_type=_EVENTS)
         return JSONResponse(completion)
 
@@ -139,8 +139,8 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-async def _fields(request: Request) -> Fields:
-    """The fields of a request's body, read up to the limit."""
+async def _body(request: Request) -> bytes:
+    """A request's body, read up to the limit."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(415, "expected the header `Content-Type: application/json`")
@@ -149,7 +149,7 @@ async def _fields(request: Request) -> Fields:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise Refused(413, f"expected a body of at most {MAX_BODY_BYTES:,} bytes")
-    return Fields.parse(bytes(body))
+    return bytes(body)
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -1,20 +1,16 @@
-"""The completer behind the server, and the one thread that uses it.
+"""The completer behind the server, which one thread uses.
 
 In: what a client wants, in no API's words. Out: alternatives, best first, and their cost. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TypeVar
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
@@ -22,21 +18,13 @@ from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.http.open_files import OpenFiles
+from spd_lsp.lsp.worker import CancellationToken, Worker
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
-from spd_lsp.output.safe_logging import safe_traceback
 
 _UNNAMED = "untitled:http"  # a text whose client does not say where it is from
-_SLICE_SECONDS = 0.005  # longest that a request waits for idle work
 _INDEX_SECONDS = 0.1  # longest that files which come along may delay their request
-_LOOK_SECONDS = 1.0  # between two looks for idle work
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-
-
-class _Abandoned(Exception):
-    """Stops the thread's work for a request that was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +75,7 @@ class _Progress:
 
     positions_read: Callable[[], int]
     line_seconds: float | None
-    is_abandoned: threading.Event
+    token: CancellationToken
     started: float = field(default_factory=time.perf_counter)
     read_at: float = 0.0
     read: int = 0
@@ -97,8 +85,7 @@ class _Progress:
 
     def check(self) -> None:
         """Called before each pass; the prompt was read when the number of positions last changed."""
-        if self.is_abandoned.is_set():
-            raise _Abandoned
+        self.token.check()
         if (read := self.positions_read()) != self.read:
             self.read = read
             self.read_at = time.perf_counter()
@@ -108,8 +95,8 @@ class _Progress:
         return self.line_seconds is not None and time.perf_counter() - self.read_at > self.line_seconds
 
 
-class CompletionThread:
-    """The thread, and the completer that it serves requests with, one after another."""
+class Completions:
+    """The completer that serves requests, one after another."""
 
     def __init__(self, completer: Completer, folder: Path) -> None:
         """`folder`: what relative paths are relative to."""
@@ -117,43 +104,23 @@ class CompletionThread:
         self._settings = self._applied = completer.settings  # with those tuned for the model
         self._files = OpenFiles(folder)
         self._active = ""
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
+        self.worker = Worker(completer)
 
     async def complete(self, wanted: Wanted) -> Answer:
         """Answer; to be cancelled if nobody waits for it any more."""
-        return await self._run(partial(self._complete, wanted))
+        token = CancellationToken()
+        return await self.worker.run(partial(self._complete, wanted, token), token)
 
     async def read_ahead(self, wanted: Wanted) -> int:
         """Read files and prompt, so that the next request need not; how many tokens were read."""
-        return await self._run(partial(self._read_ahead, wanted))
-
-    async def work_while_idle(self) -> None:
-        """Index long files, and what changed on disk, in slices between requests."""
-        while True:
-            work = partial(self._completer.run_idle_work, _SLICE_SECONDS)
-            try:
-                more = await asyncio.get_running_loop().run_in_executor(self._worker, work)
-            except Exception as error:
-                more = False
-                log.error("idle work failed: %s", safe_traceback(error))
-            await asyncio.sleep(_SLICE_SECONDS if more else _LOOK_SECONDS)
-
-    def close(self) -> None:
-        """Begin no more work; what runs was abandoned with its request."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
-
-    async def _run(self, work: Callable[[threading.Event], Result]) -> Result:
-        is_abandoned = threading.Event()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, work, is_abandoned)
-        finally:
-            is_abandoned.set()
+        token = CancellationToken()
+        return await self.worker.run(partial(self._read_ahead, wanted, token), token)
 
     # In the thread:
 
-    def _complete(self, wanted: Wanted, is_abandoned: threading.Event) -> Answer:
+    def _complete(self, wanted: Wanted, token: CancellationToken) -> Answer:
         completer = self._completer
-        progress = self._begin(wanted, is_abandoned)
+        progress = self._begin(wanted, token)
         document = self._show(wanted)
         path = document.path
         if reason := exclusion_reason(path or PurePath(), self._settings, document.language):
@@ -175,8 +142,8 @@ class CompletionThread:
         alternatives = self._alternatives(found.completions, wanted.stop)[: wanted.alternatives]
         return Answer(alternatives, found, progress.read_at - progress.started)
 
-    def _read_ahead(self, wanted: Wanted, is_abandoned: threading.Event) -> int:
-        progress = self._begin(wanted, is_abandoned)
+    def _read_ahead(self, wanted: Wanted, token: CancellationToken) -> int:
+        progress = self._begin(wanted, token)
         document = self._show(wanted)
         if not wanted.before.strip() or exclusion_reason(
             document.path or PurePath(), self._settings, document.language
@@ -184,7 +151,7 @@ class CompletionThread:
             return 0
         return self._completer.prefetch(document, len(wanted.before), progress.check)
 
-    def _begin(self, wanted: Wanted, is_abandoned: threading.Event) -> _Progress:
+    def _begin(self, wanted: Wanted, token: CancellationToken) -> _Progress:
         """Make the request's settings those of the completer."""
         drafts = max(wanted.alternatives, wanted.drafts or self._settings.drafts)
         max_tokens = min(self._settings.max_tokens, wanted.max_tokens or self._settings.max_tokens)
@@ -192,12 +159,12 @@ class CompletionThread:
         if settings != self._applied:
             self._completer.apply_settings(settings)
             self._applied = settings
-        progress = _Progress(lambda: self._completer.model.positions_read, wanted.line_seconds, is_abandoned)
+        progress = _Progress(lambda: self._completer.model.positions_read, wanted.line_seconds, token)
         progress.check()
         return progress
 
     def _show(self, wanted: Wanted) -> OpenDocument:
-        """Have the live index know the files that came along; the document to complete."""
+        """Count the files that came along; the document to complete."""
         changes = self._files.show(wanted.others)
         text = wanted.before + wanted.after
         path = self._files.place(wanted.path) if wanted.path else None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
 
 from spd_lsp.ngrams.open_documents import clean
 
-_MAX_SHOWN = 40  # characters of a value in an error
+MAX_FILES = 256
+FilePath = Annotated[str, Meta(max_length=4096, pattern=r"^[^\0]*$")]
+Alternatives = Annotated[int, Meta(ge=1, le=16)]  # as the setting `drafts`
+Kind = TypeVar("Kind", bound="Fields")
 
 
 class Refused(Exception):
@@ -20,75 +24,57 @@ class Refused(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """The fields of a JSON object; null is as good as absent, and unknown fields are ignored."""
+class OtherFile(Struct):
+    """A file that comes along."""
 
-    values: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, body: bytes) -> Fields:
-        """The fields of a body, or Refused."""
-        try:
-            values = json.loads(body)
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
-            raise Refused(400, "expected the body to be JSON, in UTF-8 and not nested deeply") from error
-        if not isinstance(values, dict):
-            raise Refused(400, f"expected the body to be a JSON object, found {_kind(values)}")
-        return cls(values)
-
-    def text(self, name: str) -> str:
-        """A text, empty if absent."""
-        value = self._get(name, "")
-        if not isinstance(value, str):
-            raise _wrong(name, "a string", value)
-        return clean(value)
-
-    def texts(self, name: str) -> Sequence[str]:
-        """A text or a list of texts."""
-        value = self._get(name, [])
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-            raise _wrong(name, "a string or a list of strings", value)
-        return [clean(one) for one in texts]
-
-    def flag(self, name: str, default: bool = False) -> bool:
-        """True or false."""
-        value = self._get(name, default)
-        if not isinstance(value, bool):
-            raise _wrong(name, "true or false", value)
-        return value
-
-    def number(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number."""
-        value = self._get(name, default)
-        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not is_whole or not low <= value <= high:
-            raise _wrong(name, f"a whole number from {low} to {high}", value)
-        return int(value)
-
-    def items(self, name: str, most: int) -> Sequence[Fields]:
-        """A list of objects."""
-        value = self._get(name, [])
-        if not isinstance(value, list) or len(value) > most or not all(isinstance(one, dict) for one in value):
-            raise _wrong(name, f"a list of at most {most} objects", value)
-        return [Fields(one) for one in value]
-
-    def first_of(self, *names: str) -> str:
-        """The first of these names that is present, else the last."""
-        return next((name for name in names if self.values.get(name) is not None), names[-1])
-
-    def _get(self, name: str, default: Any) -> Any:
-        value = self.values.get(name)
-        return default if value is None else value
+    filename: FilePath = ""
+    text: str = ""
 
 
-def _wrong(name: str, expected: str, value: object) -> Refused:
-    shown = str(value) if isinstance(value, (int, float)) else _kind(value)
-    return Refused(400, f"Field '{name}': expected {expected}, found {shown[:_MAX_SHOWN]}")
+class Fields(Struct):
+    """The fields that all of our APIs share; null is as good as absent, and unknown fields are ignored."""
+
+    path: FilePath = ""
+    language: str = ""
+    input_extra: Annotated[list[OtherFile], Meta(max_length=MAX_FILES)] = []
+    n: Alternatives = 1
+    stop: str | list[str] = ""
+    stream: bool = False
+
+    def place(self) -> dict[str, Any]:
+        """What a request says of its file and of other ones, and where texts end."""
+        return {
+            "path": self.path,
+            "language": self.language.lower(),
+            "others": [(one.filename or "tmp", one.text) for one in self.input_extra],
+            "stop": as_list(self.stop),
+        }
 
 
-def _kind(value: object) -> str:
-    """What a value is, without what it says."""
-    kinds = {str: "a string", list: "a list", dict: "an object", type(None): "null", bool: "true or false"}
-    return kinds.get(type(value), "a number")
+def parse(body: bytes, kind: type[Kind]) -> Kind:
+    """The fields of a body, or Refused."""
+    try:
+        values = json.loads(body, object_hook=_present, parse_float=_number)
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
+        raise Refused(400, "expected the body to be JSON, in UTF-8 and not nested deeply") from error
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise Refused(400, str(error)) from error
+
+
+def as_list(value: str | list[str]) -> list[str]:
+    """A text or a list of texts, as a list without empty ones."""
+    return [one for one in ([value] if isinstance(value, str) else value) if one]
+
+
+def _present(values: dict[str, Any]) -> dict[str, Any]:
+    """An object without nulls; clients may cut a text in the middle of a surrogate pair."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return {name: clean(value) if isinstance(value, str) else value for name, value in known.items()}
+
+
+def _number(text: str) -> float:
+    """A whole number is one however it is written: some languages have no other numbers."""
+    number = float(text)
+    return int(number) if number.is_integer() else number

@@ -8,48 +8,45 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from spd_lsp.http.completions import Alternative, Answer, Wanted
-from spd_lsp.http.fields import Fields, Refused
+from spd_lsp.http.fields import Alternatives, Fields, as_list
 
-MAX_ALTERNATIVES = 16  # as the setting `drafts`
-MAX_FILES = 256
 _MAX_NUMBER = 2**31 - 1
-_MAX_PATH = 4096  # characters
 
 
-def wanted_of(fields: Fields) -> Wanted:
-    """What a request's fields ask for."""
-    limit = fields.number("n_predict", -1, -2, _MAX_NUMBER)
-    name = fields.first_of("n_cmpl", "n")
-    milliseconds = fields.number("t_max_predict_ms", 0, -1, _MAX_NUMBER)
-    return Wanted(
-        before=fields.text("input_prefix") + fields.text("prompt"),
-        after=fields.text("input_suffix"),
-        alternatives=fields.number(name, 1, 1, MAX_ALTERNATIVES),
-        max_tokens=limit if limit > 0 else None,
-        line_seconds=milliseconds / 1000 if milliseconds > 0 else None,
-        stop=[one for one in fields.texts("stop") if one],
-        unasked=not fields.flag("explicit"),
-        **place_of(fields),
-    )
+class InfillFields(Fields):
+    """The body of a request."""
+
+    input_prefix: str = ""
+    input_suffix: str = ""
+    prompt: str = ""
+    n_predict: Annotated[int, Meta(ge=-2, le=_MAX_NUMBER)] = -1
+    n_cmpl: Alternatives | None = None
+    t_max_predict_ms: Annotated[int, Meta(ge=-1, le=_MAX_NUMBER)] = 0
+    explicit: bool = False
+    response_fields: str | list[str] = ""
+
+    def wanted(self) -> Wanted:
+        """What a request asks for."""
+        return Wanted(
+            before=self.input_prefix + self.prompt,
+            after=self.input_suffix,
+            alternatives=self.n_cmpl or self.n,
+            max_tokens=self.n_predict if self.n_predict > 0 else None,
+            line_seconds=self.t_max_predict_ms / 1000 if self.t_max_predict_ms > 0 else None,
+            unasked=not self.explicit,
+            **self.place(),
+        )
 
 
-def place_of(fields: Fields) -> dict[str, Any]:
-    """What a request says of its file and of other ones, in fields that all of our APIs share."""
-    others = fields.items("input_extra", MAX_FILES)
-    return {
-        "path": _path(fields, "path"),
-        "language": fields.text("language").lower(),
-        "others": [(_path(one, "filename") or "tmp", one.text("text")) for one in others],
-    }
-
-
-def answers(answer: Answer, fields: Fields, model: str) -> list[dict[str, Any]]:
+def answers(answer: Answer, fields: InfillFields, model: str) -> list[dict[str, Any]]:
     """An object for each alternative; one with an empty text if there is none."""
     alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    wanted = fields.texts("response_fields")
+    wanted = as_list(fields.response_fields)
     found = [_answer(one, number, answer, model) for number, one in enumerate(alternatives)]
     return [_selected(one, wanted) for one in found] if wanted else found
 
@@ -58,17 +55,6 @@ def events(answers: Iterable[Mapping[str, Any]]) -> str:
     """The same as a stream of events: a text at once, as drafts are ranked when all are written, then its end."""
     parts = (part for one in answers for part in ({**one, "stop": False}, {**one, "content": ""}))
     return "".join(f"data: {json.dumps(part)}\n\n" for part in parts)
-
-
-def _path(fields: Fields, name: str) -> str:
-    return as_path(fields.text(name), name)
-
-
-def as_path(path: str, name: str) -> str:
-    """A path that stands in a field of this name."""
-    if "\0" in path or len(path) > _MAX_PATH:
-        raise Refused(400, f"Field '{name}': expected a path of at most {_MAX_PATH} characters, without null ones")
-    return path
 
 
 def _answer(one: Alternative, number: int, answer: Answer, model: str) -> dict[str, Any]:

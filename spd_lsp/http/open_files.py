@@ -1,6 +1,6 @@
 """What clients send of other files: they count as open, and tell where a text belongs whose client does not say.
 
-In: names and texts beside a prompt. Out: changes for the live index, and a place for a nameless text.
+In: names and texts beside a prompt. Out: changes of open documents, and a place for a nameless text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 
 _MAX_REMEMBERED = 64  # files
 _MAX_LINES = 20_000  # of a file
-_MAX_IN_ALL = 200_000  # lines of all
 _MIN_LINE = 8  # characters of a line that says something about where it stands
 
 
@@ -38,10 +37,7 @@ class OpenFiles:
             known = self._lines.pop(name, set())
             new = _telling_lines(text)
             self._lines[name] = known | new if len(known | new) <= _MAX_LINES else new
-        kept = list(self._lines.items())[-_MAX_REMEMBERED:]
-        while sum(len(lines) for _, lines in kept) > _MAX_IN_ALL:
-            del kept[0]
-        self._lines = dict(kept)
+        self._lines = dict(list(self._lines.items())[-_MAX_REMEMBERED:])
         self._texts = texts
         opened = {
             name: OpenDocument(name, None, language_id(PurePath(name)), text) for name, text in changed.items()

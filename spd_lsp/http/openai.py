@@ -11,45 +11,62 @@ import math
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from spd_lsp.http.completions import Alternative, Answer, Wanted
-from spd_lsp.http.fields import Fields, Refused
+from spd_lsp.http.fields import MAX_FILES, Fields
 from spd_lsp.http.fill_prompts import Prompt, read_prompt
-from spd_lsp.http.infill import MAX_ALTERNATIVES, MAX_FILES, as_path, place_of
-
-_MAX_TOKENS = 2**31 - 1
 
 
-def wanted_of(fields: Fields) -> Wanted:
-    """What a request's fields ask for."""
-    prompts = fields.texts("prompt")
-    if len(prompts) != 1:
-        raise Refused(400, f"Field 'prompt': expected one text, not token ids, found {len(prompts)} texts")
-    after = fields.text("suffix")
-    prompt = Prompt(prompts[0], after) if after else read_prompt(prompts[0])
-    place = place_of(fields)
-    place["path"] = place["path"] or as_path(prompt.path, "prompt")
-    place["others"] += [(as_path(name, "prompt") or "tmp", other) for name, other in prompt.others[-MAX_FILES:]]
-    return Wanted(
-        before=prompt.before,
-        after=prompt.after,
-        alternatives=fields.number("n", 1, 1, MAX_ALTERNATIVES),
-        drafts=fields.number("best_of", 0, 0, MAX_ALTERNATIVES),
-        max_tokens=fields.number("max_tokens", 0, 0, _MAX_TOKENS) or None,
-        stop=[one for one in fields.texts("stop") if one],
-        unasked=not fields.flag("explicit", True),
-        **place,
-    )
+class StreamOptions(Struct, frozen=True):
+    """What a stream tells besides."""
+
+    include_usage: bool = False
 
 
-def completion(answer: Answer, fields: Fields, model: str) -> dict[str, Any]:
+class CompletionFields(Fields, kw_only=True):
+    """The body of a request."""
+
+    prompt: str | Annotated[list[str], Meta(min_length=1, max_length=1)]
+    suffix: str = ""
+    best_of: Annotated[int, Meta(ge=0, le=16)] = 0
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    explicit: bool = True
+    echo: bool = False
+    logprobs: Any = None
+    stream_options: StreamOptions = StreamOptions()
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    def wanted(self) -> Wanted:
+        """What a request asks for."""
+        prompt = Prompt(self.text, self.suffix) if self.suffix else read_prompt(self.text)
+        place = self.place()
+        place["path"] = place["path"] or prompt.path
+        place["others"] += [(name or "tmp", other) for name, other in prompt.others[-MAX_FILES:]]
+        return Wanted(
+            before=prompt.before,
+            after=prompt.after,
+            alternatives=self.n,
+            drafts=self.best_of,
+            max_tokens=self.max_tokens or None,
+            unasked=not self.explicit,
+            **place,
+        )
+
+
+def completion(answer: Answer, fields: CompletionFields, model: str) -> dict[str, Any]:
     """The answer; a text that is empty if there is none."""
     alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
     prompt = answer.found.prompt_tokens
     written = sum(one.tokens for one in alternatives)
-    echoed = fields.texts("prompt")[0] if fields.flag("echo") else ""
-    with_logprobs = fields.values.get("logprobs") not in (None, False)
+    echoed = fields.text if fields.echo else ""
+    with_logprobs = fields.logprobs not in (None, False)
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
@@ -60,11 +77,10 @@ def completion(answer: Answer, fields: Fields, model: str) -> dict[str, Any]:
     }
 
 
-def events(completion: Mapping[str, Any], fields: Fields) -> str:
+def events(completion: Mapping[str, Any], fields: CompletionFields) -> str:
     """The same as a stream of events: each text at once, as drafts are ranked when all are written."""
     parts = [{**completion, "choices": [choice], "usage": None} for choice in completion["choices"]]
-    options = fields.values.get("stream_options")
-    if isinstance(options, dict) and options.get("include_usage") is True:
+    if fields.stream_options.include_usage:
         parts.append({**completion, "choices": []})
     return "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
 

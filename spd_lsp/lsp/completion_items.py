@@ -171,9 +171,7 @@ def details_of(completion: Completion) -> str:
 
 def _acceptance(completion: Completion, language: str) -> types.Command:
     """What an editor runs once it has inserted a completion, which is counted; titled with its details."""
-    arguments: list[str | int] = [language, completion.kind, len(completion.text)]
-    if completion.evidence:
-        arguments.append(completion.evidence.number)
+    arguments = [language, completion.kind, len(completion.text)]
     return types.Command(details_of(completion), ACCEPTED, arguments=arguments)
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -24,9 +24,10 @@ from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from lsprotocol import types
 from pygls.uris import to_fs_path
-from pygls.workspace import TextDocument, Workspace
+from pygls.workspace import PositionCodec, TextDocument, Workspace
 
 from ngram_builders.sources.secret_files import is_secret
+from spd_lsp.completion.ranking import word_begun
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.lsp.completion_items import CursorLine
 from spd_lsp.ngrams.open_documents import OpenDocument
@@ -35,7 +36,6 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
 # Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
 _ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
-_CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}  # and bytes of a unit
 _DRIVE = re.compile("(?i)^file:///[a-z]:")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
@@ -48,23 +48,6 @@ def _line_starts(text: str) -> list[int]:
         return [0, *(line_end.end() for line_end in _LINE_END.finditer(text))]
     # A quarter of the regular expression's time, and this runs at every keystroke.
     return [0, *itertools.accumulate(len(line) + 1 for line in text.split("\n")[:-1])]
-
-
-def _count_units(text: str, encoding: str) -> int:
-    """The number of code units of a text. Example: "x😀" -> 5 in utf-8, 3 in utf-16, 2 in utf-32."""
-    codec, unit_bytes = _CODECS[encoding]
-    return len(text) if text.isascii() else len(text.encode(codec, "surrogatepass")) // unit_bytes
-
-
-def _index_after_units(line: str, count: int, encoding: str) -> int:
-    """The index of the character after this many code units. Example: ("x😀y", 3, "utf-16") -> 2."""
-    if line.isascii():
-        return min(count, len(line))
-    for index, char in enumerate(line):
-        count -= _count_units(char, encoding)
-        if count < 0:
-            return index
-    return len(line)
 
 
 def file_path(uri: str) -> Path | None:
@@ -115,7 +98,7 @@ class LspDocument(TextDocument):
     def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
         super().__init__(uri, source, version, language)
         self.file = file_path(uri)  # or, if the document is no file, a name that it could have in the open folder
-        self._encoding = encoding
+        self._units = PositionCodec(encoding).client_num_units  # of a text
         self._text = source
         self._starts: list[int] | None = None
         self.revision = next(_REVISIONS)
@@ -165,18 +148,22 @@ class LspDocument(TextDocument):
         if client_position.line >= len(self.starts):
             return len(self._text)
         start, end = self.line_bounds(client_position.line)
-        return start + _index_after_units(self._text[start:end], client_position.character, self._encoding)
+        line, most = self._text[start:end], client_position.character
+        if line.isascii():
+            return min(start + most, end)
+        units = itertools.accumulate(map(self._units, line))  # up to behind each character
+        return start + sum(1 for _ in itertools.takewhile(lambda count: count <= most, units))
 
     def client_position_at_offset(self, offset: int) -> types.Position:
         """The position in the client's units."""
         number = bisect.bisect_right(self.starts, offset) - 1
         start, end = self.line_bounds(number)
-        return types.Position(number, _count_units(self._text[start : min(offset, end)], self._encoding))
+        return types.Position(number, self._units(self._text[start : min(offset, end)]))
 
     def cursor_line(self, cursor: int) -> CursorLine:
         """What completion items need to know about the cursor's line."""
         before = self._text[self.starts[bisect.bisect_right(self.starts, cursor) - 1] : cursor]
-        word = unfinished_word(before)
+        word = word_begun(before)
         start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
         return CursorLine(types.Range(start, end), word, before, self.language_id or "")
 
@@ -235,20 +222,8 @@ class LspDocument(TextDocument):
             self.edited_at = min(start + typed, len(text))
 
 
-def unfinished_word(before: str) -> str:
-    """The word that a text ends in. Example: `x = ab` -> "ab"; `os.` -> ""."""
-    start = len(before)
-    while start and (before[start - 1].isalnum() or before[start - 1] == "_"):
-        start -= 1
-    return before[start:]
-
-
 class LspWorkspace(Workspace):
     """The client's open documents."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._notebook_texts: dict[str, tuple[list[int], str]] = {}  # with the revisions of their cells
 
     @property
     def encoding(self) -> str:
@@ -282,7 +257,8 @@ class LspWorkspace(Workspace):
             return OpenDocument(document.uri, document.file, language, document.source), 0
         cells = self.parts(document)
         before = itertools.takewhile(lambda cell: cell is not document, cells)
-        whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, self._joined(cells))
+        text = "".join(f"{cell.source}\n" for cell in cells)
+        whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, text)
         return whole, sum(len(cell.source) + 1 for cell in before)
 
     def request_at(
@@ -315,14 +291,6 @@ class LspWorkspace(Workspace):
                 seen.add(part)
             yield self.whole_text(document)[0]
 
-    def _joined(self, cells: Sequence[LspDocument]) -> str:
-        """The text of a notebook's cells, the same object until one of them changes."""
-        name = cells[0].uri
-        revisions = [cell.revision for cell in cells]
-        if self._notebook_texts.get(name, ([], ""))[0] != revisions:
-            self._notebook_texts[name] = revisions, "".join(f"{cell.source}\n" for cell in cells)
-        return self._notebook_texts[name][1]
-
     def _path_of(self, uri: str) -> Path | None:
         """A document's file; what is no file here gets a name in the open folder, whose tables serve it then."""
         folders = self.folder_uris
@@ -337,12 +305,10 @@ class LspWorkspace(Workspace):
             return document
         return LspDocument(doc_uri, "", self.encoding, None, None)
 
-    def find_document(self, params: object) -> LspDocument | None:
+    def find_document(self, params: Any) -> LspDocument | None:
         """The document that a message of ours names as `textDocument`, None if it names none."""
-        named = params.get("textDocument") if isinstance(params, dict) else None
-        uri = named.get("uri") if isinstance(named, dict) else None
-        with suppress(ValueError):  # no URI
-            return self.get_text_document(uri) if isinstance(uri, str) else None
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            return self.get_text_document(params["textDocument"]["uri"])
         return None
 
     def edited_documents(self, params: Change) -> list[LspDocument]:
@@ -352,27 +318,12 @@ class LspWorkspace(Workspace):
         cells = (params.change.cells and params.change.cells.text_content) or ()
         return [self.get_text_document(edited.document.uri) for edited in cells]
 
-    def documents_of(self, params: object) -> list[LspDocument]:
-        """The open documents that a message may be about that is not understood: all of them if it names none."""
-        named = (
-            (params.get("textDocument") or params.get("notebookDocument")) if isinstance(params, dict) else None
-        )
-        uri = named.get("uri") if isinstance(named, dict) else None
-        if not isinstance(uri, str):
-            return self.documents
-        notebook = self.get_notebook_document(notebook_uri=uri)
-        uris = [cell.document for cell in notebook.cells] if notebook else [uri]
-        return [document for document in map(self.get_text_document, uris) if document.is_open]
-
-    def find_cursor(self, params: object) -> tuple[LspDocument, int] | None:
+    def find_cursor(self, params: Any) -> tuple[LspDocument, int] | None:
         """The document and the offset that a message of ours names, as a completion request does."""
-        document = self.find_document(params)
-        named = params.get("position") if isinstance(params, dict) else None
-        position = (named.get("line"), named.get("character")) if isinstance(named, dict) else ()
-        if document is None or not all(isinstance(number, int) for number in position or [None]):
-            return None
-        with suppress(ValueError):  # a number that is none of the protocol's
-            return document, document.offset_at_position(types.Position(*position))
+        if document := self.find_document(params):
+            with suppress(LookupError, TypeError, ValueError):
+                position = types.Position(params["position"]["line"], params["position"]["character"])
+                return document, document.offset_at_position(position)
         return None
 
     def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
@@ -388,7 +339,6 @@ class LspWorkspace(Workspace):
         """Remove a document that the client closed."""
         self._text_documents.pop(_document_key(doc_uri), None)
         self._cell_in_notebook.pop(unquote(doc_uri), None)
-        self._notebook_texts.pop(doc_uri, None)
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent

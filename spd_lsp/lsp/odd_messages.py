@@ -36,50 +36,40 @@ def only_string(value: Any, kind: Any = str) -> str:
 
 
 def structure(converter: Converter, message: Any, kind: type[Any], method: str | None) -> Any:
-    """The typed message; raises if what is left of it does not fit."""
+    """The typed message; raises if what is left of it does not fit. Of an edit nothing but numbers is left out."""
     while True:
         try:
             return converter.structure(message, kind)
         except BaseValidationError as error:
-            if not _take_out(message, error, is_edit=method in _WHOLE):
+            if not _mend(message, error, is_whole=method in _WHOLE):
                 raise
 
 
-def _take_out(value: Any, error: Exception, *, is_edit: bool) -> bool:
-    """Take out of a value what does not fit; whether that can be done, or the value itself does not fit."""
+def _mend(value: Any, error: Exception, *, is_whole: bool) -> bool:
+    """Take out of a value what does not fit, or put what stands for it; whether that can be done."""
     if isinstance(error, IterableValidationError) and isinstance(value, list):
         unfit, rest = error.group_exceptions()
         parts = [(int(note.index), part) for part, note in unfit]
-        indexes = [index for index, part in parts if not _take_out(value[index], part, is_edit=is_edit)]
+        indexes = [index for index, part in parts if not _mend(value[index], part, is_whole=is_whole)]
         for index in reversed(indexes):
             del value[index]
-        return not rest and not (is_edit and indexes)
+        return not rest and not (is_whole and indexes)
     if not isinstance(error, ClassValidationError) or not isinstance(value, dict):
         return False
     members, rest = error.group_exceptions()
     names = {_camel_case(note.name): part for part, note in members}
     if rest:  # numbers that are out of their ranges
-        names |= dict.fromkeys(
-            [name for name, member in value.items() if isinstance(member, (int, float))], rest[0]
-        )
-    stands_for = _STANDS_FOR.get(error.cl, {})
-    return bool(names) and all(
-        _mend(value, name, part, stands_for, is_edit=is_edit) for name, part in names.items()
-    )
-
-
-def _mend(value: Any, name: str, error: Exception, stands_for: dict[str, Any], *, is_edit: bool) -> bool:
-    """Take a member out, or as much of it as does not fit, or put what stands for it; whether that can be done."""
-    if name in value and _take_out(value[name], error, is_edit=is_edit):
-        return True
-    if name in stands_for:
-        value[name] = stands_for[name]()
-        return True
-    is_told = value.get(name) is not None
-    if name not in value or (is_edit and is_told and name not in _UNUSED_IN_EDITS):
-        return False
-    del value[name]
-    return True
+        names |= {name: rest[0] for name, member in value.items() if isinstance(member, (int, float))}
+    for name, part in names.items():
+        is_mended = name in value and _mend(value[name], part, is_whole=is_whole)
+        if not is_mended and name in (stands_for := _STANDS_FOR.get(error.cl, {})):
+            value[name] = stands_for[name]()
+        elif not is_mended:
+            is_used = value.get(name) is not None and name not in _UNUSED_IN_EDITS
+            if name not in value or (is_whole and is_used):
+                return False
+            del value[name]
+    return bool(names)
 
 
 def _camel_case(name: str) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from spd_lsp.settings import Settings, invalid_reason
@@ -18,6 +19,7 @@ from spd_lsp.settings import Settings, invalid_reason
 SECTION = "spd-lsp"
 CLIENT_KEYS = ("serverCommand", "serverAddress", "trace")  # settings of the VS Code extension itself
 _FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+_EDITORS = tuple(name for name, field in _FIELDS.items() if field.metadata["in_editors"])
 WORKSPACE_SETTINGS = tuple(name for name, field in _FIELDS.items() if field.metadata["workspace"])
 _NEED_RELOAD = ("model", "device", "data_dir", "indexing", "fill_format")  # fixed once a completer is made
 
@@ -38,7 +40,7 @@ class Configuration:
 
     def set_options(self, options: object) -> None:
         """Replace the options from the user's own editor; an invalid value keeps the previous one."""
-        self.options = self._validated(options, self.options, _FIELDS)
+        self.options = self._validated(options, self.options, _EDITORS)
 
     def set_configuration(self, section: object) -> None:
         """Replace our section of the configuration, as far as any folder may set it."""
@@ -50,8 +52,7 @@ class Configuration:
 
     def take_problems(self) -> list[str]:
         """What was invalid since the last call."""
-        problems = self.problems
-        self.problems = []
+        problems, self.problems = self.problems, []
         return problems
 
     def _validated(self, options: object, before: Mapping[str, Any], settable: Collection[str]) -> dict[str, Any]:
@@ -63,15 +64,12 @@ class Configuration:
         used = self.merged()
         refused = []
         valid: dict[str, Any] = {}
-        for key, value in _flattened(options):
-            name = field_name(key)
-            if key == "advanced":
-                kind = type(value).__name__
-                self.problems.append(
-                    f"setting 'advanced' must be an object that holds settings, not {kind}; ignored"
-                )
-            elif name is None:
-                self.problems.append(f"unknown setting {key!r} ignored{hint(key)}")
+        for key, value in options.items():
+            name = field_name(str(key))
+            if value is None or key in CLIENT_KEYS:
+                continue
+            if name not in _EDITORS:
+                self.problems.append(f"unknown setting {key!r} ignored{hint(str(key), _EDITORS)}")
             elif name in self.flags:
                 continue
             elif name not in settable:
@@ -82,46 +80,29 @@ class Configuration:
             else:
                 valid[name] = converted(value, _FIELDS[name].default)
         if refused:
-            self.problems.append(_not_for_folders(refused))
+            self.problems.append(
+                f"{', '.join(map(repr, refused))} ignored: this configuration may come from the open folder, "
+                f"which may only set {', '.join(WORKSPACE_SETTINGS)}; use the editor's initializationOptions "
+                "(Neovim: init_options)"
+            )
         return valid
 
 
-def _flattened(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Keys and values. Example: {"drafts": 3, "advanced": {"alpha": 0.5}} -> drafts 3, advanced.alpha 0.5."""
-    for key, value in options.items():
-        if key == "advanced" and (isinstance(value, Mapping) or value == []):  # Lua's empty object, as above
-            yield from _flattened({f"advanced.{name}": inner for name, inner in dict(value).items()})
-        elif value is not None and key not in CLIENT_KEYS:
-            yield str(key), value
-
-
 def field_name(key: str) -> str | None:
-    """The setting that a key stands for, in either spelling. Example: `advanced.maxOrder` -> `max_order`."""
-    group, _, own_key = key.rpartition(".")
-    name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), own_key)
-    is_known = name in _FIELDS and group == ("advanced" if _FIELDS[name].metadata["advanced"] else "")
-    return name if is_known else None
+    """The setting that a key stands for, in either spelling. Example: `maxTokens` -> `max_tokens`."""
+    name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), key)
+    return name if name in _FIELDS else None
 
 
-def hint(key: str) -> str:
-    """Name the setting that an unknown key may mean. Example: `alpha` -> "; did you mean 'advanced.alpha'?"."""
-    group, _, own_key = key.rpartition(".")
-    other = own_key if group else f"advanced.{own_key}"
-    return f"; did you mean {other!r}?" if field_name(other) else ""
+def hint(key: str, names: Collection[str] = tuple(_FIELDS)) -> str:
+    """Name the setting that an unknown key may mean. Example: `draft` -> "; did you mean 'drafts'?"."""
+    near = get_close_matches(key, names, 1, 0.75)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def converted(value: Any, default: Any) -> Any:
     """The value in its setting's type: JSON has no tuples, and editors write 1 for 1.0."""
     return type(default)(value) if isinstance(default, (float, tuple)) else value
-
-
-def _not_for_folders(keys: Sequence[str]) -> str:
-    names = ", ".join(map(repr, keys))
-    settable = ", ".join(WORKSPACE_SETTINGS)
-    return (
-        f"{names} ignored: this configuration may come from the open folder, which may only set {settable}; "
-        "use the editor's initializationOptions (Neovim: init_options)"
-    )
 
 
 def needs_reload(before: Settings | None, now: Settings) -> bool:

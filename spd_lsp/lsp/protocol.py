@@ -1,7 +1,7 @@
-"""JSON-RPC where pygls departs from the specification, or would log or send what it must not.
+"""JSON-RPC where pygls would log or send code, forget an edit, or keep what has ended.
 
-In: JSON-RPC messages. Out: a reply to every request, however malformed. An error's message may quote the user's
-code, so only its type and its stack are logged. Knows nothing of completions.
+In: JSON-RPC messages. Out: typed messages and replies. An error's message may quote the user's code, so only its
+type and its stack are logged. Knows nothing of completions.
 """
 
 from __future__ import annotations
@@ -11,77 +11,46 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
+import attrs
 from lsprotocol import types
 from pygls.capabilities import get_capability
-from pygls.exceptions import (
-    JsonRpcException,
-    JsonRpcInternalError,
-    JsonRpcInvalidParams,
-    JsonRpcInvalidRequest,
-    JsonRpcParseError,
-    JsonRpcServerNotInitialized,
-)
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
-from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage, JsonRPCResponseMessage
+from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 
 from spd_lsp.lsp import odd_messages
 from spd_lsp.lsp.documents import LspWorkspace
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import safe_traceback
 
-REPLY_TIMEOUT = 60.0  # seconds for the client to answer a request of ours; nothing else waits for it
-_MAX_NAME_CHARS = 1000  # of a method or an id, which replies and the log repeat
-
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class MalformedMessage:
-    """A message that does not fit its type; without a method it is a reply to us."""
-
-    id: str | int | None
-    method: str | None
-    error: JsonRpcException
-    expects_reply: bool
-    params: Any = None
-
-
-def _valid_id(msg_id: Any) -> str | int | None:
-    """The id if a reply can repeat it, else None. Example: [1] -> None."""
-    if isinstance(msg_id, str) and len(msg_id) > _MAX_NAME_CHARS:
-        return None
-    return msg_id if isinstance(msg_id, (str, int, float)) else None  # type: ignore[return-value]
-
-
-def _expects_reply(message: Any) -> bool:
-    """Whether to reply: to requests, and to what is not a message at all."""
-    if isinstance(message, MalformedMessage):
-        return message.expects_reply
-    return not hasattr(message, "jsonrpc") or getattr(message, "id", None) is not None
+logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs whole messages, and so code
 
 
 class SpdProtocol(LanguageServerProtocol):
-    """pygls's protocol, but every request gets a reply, and every edit that is not understood is told."""
+    """pygls's protocol, but clients may send odd messages, and every edit that is not understood is told."""
+
+    _server: Any  # a `Session`
 
     def __init__(self, server: Any, converter: Any) -> None:
+        self.documents: LspWorkspace | None = None  # that are open, from `initialize` on
         super().__init__(server, converter)
         converter.register_structure_hook(str, odd_messages.only_string)
-        self.on_lost_edit: Callable[[Any], None] = lambda params: None
+        for kind in (JsonRPCNotification, JsonRPCRequestMessage):  # of our own methods
+            converter.register_structure_hook(kind, _untyped)
 
     @property
-    def shutdown_requested(self) -> bool:
-        """Whether the client has sent `shutdown`."""
-        return self._shutdown
-
-    def install_workspace(self) -> None:
-        """Replace the workspace that pygls made at `initialize` by our own."""
-        old = self.workspace
-        sync = self._server._text_document_sync_kind
-        self._workspace = LspWorkspace(old.root_uri, sync, list(old.folders.values()), old.position_encoding)
+    def workspace(self) -> LspWorkspace:
+        """The open documents, in place of the workspace that pygls makes."""
+        if self.documents is None:
+            made = super().workspace  # by pygls
+            folders = list(made.folders.values())
+            incremental = types.TextDocumentSyncKind.Incremental
+            self.documents = LspWorkspace(made.root_uri, incremental, folders, made.position_encoding)
+        return self.documents
 
     def get_message_type(self, method: str) -> type[Any] | None:  # type: ignore[override]  # pygls's is cached
         """The type of a method's messages. pygls caches this look-up, which keeps every session alive."""
@@ -94,79 +63,22 @@ class SpdProtocol(LanguageServerProtocol):
         return known
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """The typed message, or a MalformedMessage: pygls would log its values and not reply."""
-        if "jsonrpc" not in data:
-            return data
-        raw_id = data.get("id")
+        """The typed message. A request that does not fit is answered; an edit that does not fit is told."""
         method = data.get("method")
-        msg_id = _valid_id(raw_id)
-        is_name = "method" not in data or (isinstance(method, str) and len(method) <= _MAX_NAME_CHARS)
-        if not is_name or msg_id is not raw_id:
-            log.warning("malformed message: invalid id or method")
-            error = JsonRpcInvalidRequest("the method must be a string, and the id a string or a number")
-            return MalformedMessage(msg_id, method if is_name else "", error, raw_id is not None)
+        kind = self.get_message_type(method) if "jsonrpc" in data and isinstance(method, str) else None
+        if kind is None:
+            return super().structure_message(data)
+        data.setdefault("params", None)
         try:
-            params = data.get("params")
-            message = odd_messages.structure(self._converter, data, self._message_type(data), method)
-            if isinstance(message, (JsonRPCNotification, JsonRPCRequestMessage)):
-                message.params = params  # pygls replaces objects by named tuples, which loses keys
-            return message
+            return odd_messages.structure(self._converter, data, kind, method)
         except Exception as error:
-            log.warning("malformed %s: %s", method or "reply", type(error).__name__)
-            invalid_params = JsonRpcInvalidParams(f"invalid parameters for {method}")
-            return MalformedMessage(msg_id, method, invalid_params, msg_id is not None, data.get("params"))
-
-    def _message_type(self, data: dict[str, Any]) -> type[Any]:
-        if "method" in data:
-            known = self.get_message_type(data["method"])
-            data.setdefault("params", None)
-            return known or (JsonRPCRequestMessage if "id" in data else JsonRPCNotification)
-        if "error" in data:
-            return types.ResponseErrorMessage
-        data.setdefault("result", None)
-        return self._result_types.pop(data["id"], None) or JsonRPCResponseMessage
-
-    def handle_message(self, message: Any) -> None:
-        """Handle a message that is valid in this state of the session, or reply why it is not."""
-        if isinstance(message, MalformedMessage) and message.method is None:
-            self._handle_response(message.id or "", error=message.error.to_response_error())
-        elif (error := self._error_for(message, getattr(message, "method", None))) is None:
-            super().handle_message(message)
-        elif _expects_reply(message):
-            msg_id = _valid_id(message.get("id")) if isinstance(message, dict) else getattr(message, "id", None)
-            self._send_error(msg_id, error)
-        elif self._workspace is not None and message.method in odd_messages.EDITS:
-            self.on_lost_edit(message.params)
-
-    def reject_unreadable(self, error: Exception, source: object = None) -> None:
-        """Reply to bytes that are not JSON, without an id."""
-        if isinstance(error, (ValueError, RecursionError)):
-            log.warning("a message is not JSON: %s", type(error).__name__)
-            self._send_error(None, JsonRpcParseError("the message is not JSON in UTF-8"))
-        else:
-            log.error("failed to handle a message: %s", safe_traceback(error))
-
-    def _send_error(self, msg_id: str | int | None, error: JsonRpcException) -> None:
-        if msg_id is None:  # pygls would leave the id out
-            body = {"code": error.code, "message": error.message}
-            self._send_data({"jsonrpc": self.VERSION, "id": None, "error": body})
-        else:
-            self._send_response(msg_id, error=error.to_response_error())
-
-    def _error_for(self, message: Any, method: str | None) -> JsonRpcException | None:
-        if isinstance(message, MalformedMessage):
-            return message.error
-        if getattr(message, "jsonrpc", None) != self.VERSION:
-            return JsonRpcInvalidRequest("not a JSON-RPC 2.0 message")
-        if method is None or method == types.EXIT:
-            return None
-        if self._shutdown:
-            return JsonRpcInvalidRequest("the server is shutting down")
-        if self._workspace is None and method != types.INITIALIZE:
-            return JsonRpcServerNotInitialized("send `initialize` first")
-        if self._workspace is not None and method == types.INITIALIZE:
-            return JsonRpcInvalidRequest("the server is already initialized")
-        return None
+            log.warning("malformed %s: %s", method, type(error).__name__)
+            invalid = JsonRpcInvalidParams(f"invalid parameters for {method}")
+            if "id" in data:
+                self._send_response(data["id"], error=invalid.to_response_error())
+            elif method in odd_messages.EDITS:
+                self._server.note_lost_edit(data["params"])
+            raise invalid from None
 
     def _execute_handler(
         self, msg_id: str | int, handler: Any, callback: Any, args: Any = None, kwargs: Any = None
@@ -192,27 +104,17 @@ class SpdProtocol(LanguageServerProtocol):
             error = JsonRpcInternalError(f"{type(error).__name__}; see the server's log")
         self._send_response(msg_id, error=error.to_response_error())
 
-    def _handle_cancel_notification(self, msg_id: str | int) -> None:
-        """Cancel a request; one that is answered already is ignored without a warning."""
-        if _valid_id(msg_id) in self._request_futures:
-            super()._handle_cancel_notification(msg_id)
 
-    def _handle_response(
-        self, msg_id: str | int, result: Any = None, error: types.ResponseError | None = None
-    ) -> None:
-        """Pass the client's reply on, unless nobody waits for it any more."""
-        future = self._request_futures.get(msg_id)
-        if future is not None and future.done():
-            del self._request_futures[msg_id]
-            return
-        super()._handle_response(msg_id, result, error)
+def _untyped(data: dict[str, Any], kind: type[Any]) -> Any:
+    """A message whose parameters stay as they are: pygls would make named tuples of them, and lose keys."""
+    return kind(**{field.name: data.get(field.name) for field in attrs.fields(kind)})
 
 
 async def reply_or_none(request: Awaitable[Any]) -> Any:
-    """The client's reply, or None if it is an error or takes too long."""
+    """The client's reply, whenever it comes, or None if it is an error."""
     try:
-        return await asyncio.wait_for(request, REPLY_TIMEOUT)
-    except (JsonRpcException, asyncio.TimeoutError):
+        return await request
+    except JsonRpcException:
         return None
 
 
@@ -222,12 +124,13 @@ class WorkDoneProgress:
     The user can `cancel`, if that is given.
     """
 
-    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], None] | None = None) -> None:
+    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None) -> None:
         self._ls = ls
         self._title = title
         self._cancel = cancel
         self._newest: tuple[str, float | None] | None = None  # report
         self._token = str(uuid.uuid4())
+        self._is_wanted = True
         self._creating: asyncio.Future[None] | None = None
         if get_capability(ls.client_capabilities, "window.work_done_progress"):
             self._creating = asyncio.ensure_future(self._create())
@@ -237,12 +140,11 @@ class WorkDoneProgress:
         return self._token in self._ls.work_done_progress.tokens
 
     async def _create(self) -> None:
-        display = self._ls.work_done_progress
-        await reply_or_none(display.create_async(self._token))
+        await reply_or_none(self._ls.work_done_progress.create_async(self._token))
         self._creating = None
-        if self._is_open:
+        if self._is_open and self._is_wanted:
             self._begin()
-        if self._newest:
+        if self._newest and self._is_wanted:
             self.report(*self._newest)
 
     def _begin(self) -> None:
@@ -269,8 +171,7 @@ class WorkDoneProgress:
 
     def close(self) -> None:
         """Close the display; one that is not there yet never opens."""
-        if self._creating is not None:
-            self._creating.cancel()
-        elif self._is_open:
+        self._is_wanted = False
+        if self._creating is None and self._is_open:
             self._ls.work_done_progress.end(self._token, types.WorkDoneProgressEnd())
             self._ls.work_done_progress.tokens.pop(self._token)

@@ -1,350 +1,343 @@
-"""One editor's session: which drafts answer a request, and what else runs and stops with it.
+"""The language server: an editor's requests in, completion items out. The only file that knows LSP methods.
 
-In: documents, cursors and settings from one editor. Out: the completer's drafts. The event loop runs here;
-everything that computes runs in the session's `CompletionWorker`.
+Each handler translates a message for the session in `session.py`, and its drafts into items for that editor. Below
+the handlers: how a session is configured. Nothing waits for clients without answers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
-from pygls.exceptions import FeatureRequestError
-from pygls.lsp.server import LanguageServer
+from pygls.capabilities import get_capability
 
-from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import display_path
-from spd_lsp import __version__
-from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
-from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous, typed_since
-from spd_lsp.lsp.completion_items import ItemCapabilities
-from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.documents import LspDocument, LspWorkspace
-from spd_lsp.lsp.idle_work import IdleWorker, Prefetcher
-from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
-from spd_lsp.lsp.next_edits import NextEdits, read_closed
-from spd_lsp.lsp.options import Configuration
-from spd_lsp.lsp.protocol import SpdProtocol
-from spd_lsp.lsp.request_scheduler import CancellationToken, Cancelled, CancelReason, RequestScheduler
-from spd_lsp.lsp.status import COMPUTING, LOADING, Status
-from spd_lsp.lsp.usage import Accepted, Offered, Usage, add_counts
-from spd_lsp.ngrams.file_sync import real_path
+from ngram_builders.programs import is_running
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
+from spd_lsp.completion.exclusions import OFF
+from spd_lsp.lsp.completion_items import ACCEPTED, ItemCapabilities, details_of, inline_items, menu_items
+from spd_lsp.lsp.documents import Change, file_path
+from spd_lsp.lsp.loading import ModelLoader
+from spd_lsp.lsp.options import SECTION, needs_reload
+from spd_lsp.lsp.protocol import WorkDoneProgress, reply_or_none
+from spd_lsp.lsp.session import Session
+from spd_lsp.lsp.status import Status
+from spd_lsp.lsp.worker import Worker
 from spd_lsp.output.printable import printable
-from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.completion.offer import CompletionResult
-    from spd_lsp.completion.ranking import Completion
-    from spd_lsp.ngrams.weight_learning import Evidence
+    from spd_lsp.lsp.loading import Load, Prepare, StandIn
 
-_MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
-_MAX_WAIT_FOR_TABLES = 0.2  # seconds, as an editor asks again soon
-_KEPT_SECONDS = 60.0  # from acceptance until it is looked whether the text still stands
-_MAX_OFFERED = 16  # completions that may still be accepted, of which each holds how it was made
-_SAVE_SECONDS = 30.0  # between two additions to the counts on the disk
-MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
+_SNOOZE_SECONDS = 300
+MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
+_SOURCE_FILES = f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"
 
-log = logging.getLogger(__name__)
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+_FEATURES: dict[str, tuple[Callable[..., Any], Any]] = {}
 
 
-class SpdServer(LanguageServer):
-    """One editor's session."""
+def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
+    """Register a function as the handler of an LSP method in every server."""
 
-    protocol: SpdProtocol
-    requests: RequestScheduler[CompletionRequest, CompletionResult | None]
+    def register(handler: Handler) -> Handler:
+        _FEATURES[method] = handler, options
+        return handler
 
-    def __init__(self, worker: CompletionWorker, settings: Settings, fixed: Sequence[str] = ()) -> None:
-        notebooks = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
-        super().__init__("spd-lsp", __version__, notebook_document_sync=notebooks, protocol_cls=SpdProtocol)
-        self.settings = settings
-        self.configuration = Configuration(settings, fixed)
-        self.worker = worker
-        self.recent = RecentResults()
-        self.requests = RequestScheduler(self.worker.executor, typed_since, self.keep)
-        self.idle_worker = IdleWorker(self.worker.executor, lambda: self.requests.busy, self.worker.run_idle_work)
-        self.prefetcher = Prefetcher(self.worker, self.requests, self.recent, self.announce_longer)
-        look_for_tables = partial(worker.executor.submit, worker.look_for_tables)
-        self.indexer = FolderIndexer(self, look_for_tables)
-        self.next_edits = NextEdits()
-        self.client = ItemCapabilities()
-        self.usage = Usage()
-        self.offered: dict[int, Evidence] = {}  # by number, until an editor says which it inserted
-        self.on_answer: Callable[[CompletionResult, int], None] = lambda result, completions: None
-        self.usage_timer: asyncio.TimerHandle | None = None  # until it is saved
-        self.kept_timers: list[asyncio.TimerHandle] = []
-        self.snoozes_until = 0.0
-        self.editor_process: int | None = None  # if it runs on this machine
-        self.status = Status()
-        self.protocol.on_lost_edit = self.note_lost_edit
-        self.served: tuple[str, Sequence[str]] = "", ()  # the tables of the document last asked for
-        self.model_settings: Settings | None = None  # those of the last attempt to load a model
-        self.loading = CancellationToken()
-        self.loaded = asyncio.Event()
-        self.shown_messages: set[str] = set()
-
-    @property
-    def workspace(self) -> LspWorkspace:
-        """The open documents."""
-        return cast(LspWorkspace, super().workspace)
-
-    async def complete(self, document: LspDocument, request: CompletionRequest) -> list[Completion] | None:
-        """Return the drafts for a request, best first; None if a newer request replaced it."""
-        if reason := await self.why_not(document, request):
-            self.status.reason = reason
-            return []
-        self.index_changes()
-        if not request.explicit and (reason := self.why_quiet()):
-            self.status.reason = reason
-            return []
-        revision = document.revision
-        if not request.explicit and self.settings.delay:
-            await asyncio.sleep(self.settings.delay / 1000)
-        if document.revision != revision:
-            return None
-        known = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        if known and (document.shrank or not known.needs_refresh):
-            return self.note(request, known)
-        if document.shrank and not request.explicit:
-            self.status.reason = "text was deleted"
-            return []
-        request = request.joined_with(self.requests.running(request.uri))
-        self.prefetcher.stop(request)
-        self.status.reason = COMPUTING
-        try:
-            result = await asyncio.wait_for(self.compute(request), self.patience(known))
-        except asyncio.TimeoutError:
-            result = known
-        except Cancelled:
-            return None
-        except Exception as error:
-            self.show_once(user_message(error, "completion"))
-            return []
-        return self.note(request, result) if result else []
-
-    async def compute(self, request: CompletionRequest) -> CompletionResult | None:
-        """Return what a running computation of an earlier request leaves for this one, or else its own result."""
-        await self.requests.finish_earlier(request.uri, request)
-        left = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        if left and not left.needs_refresh:
-            return left
-        return await self.requests.run(request.uri, request, partial(self.worker.complete, request))
-
-    def patience(self, known: CompletionResult | None) -> float | None:
-        """Seconds to wait for what comes behind the first draft that is left; None: forever, as there is none."""
-        if known is None or not known.keeps_first:
-            return None
-        return _MAX_WAIT_FOR_OTHERS if self.status.seconds < _MAX_WAIT_FOR_OTHERS else 0.001
-
-    def keep(self, request: CompletionRequest, result: CompletionResult | None) -> CompletionResult | None:
-        """Keep a result, with what is left of earlier ones, whoever still waits for it."""
-        left = None if request.explicit else self.recent.find(request, self.worker.is_current)
-        return result and self.recent.add(request, merge_previous(result, left))
-
-    def note(self, request: CompletionRequest, result: CompletionResult) -> list[Completion]:
-        """Return a result's drafts; its reason, cost and problems are for the user to see."""
-        self.prefetcher.complete_ahead(request, result)
-        self.status.reason = result.reason
-        self.status.last = result
-        self.status.seconds = result.seconds or self.status.seconds
-        if result.completions:
-            self.usage.offers.append(_as_counted(request, result))
-        self.on_answer(result, len(result.completions))
-        self.save_usage_soon()
-        self.offered |= {one.evidence.number: one.evidence for one in result.completions if one.evidence}
-        for number in list(self.offered)[:-_MAX_OFFERED]:
-            del self.offered[number]
-        instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
-        for problem in (*instead, *result.problems):
-            self.show_once(problem, types.MessageType.Warning)
-        return result.completions
-
-    def note_acceptance(self, *accepted: Any) -> None:
-        """Count a completion that an editor says it inserted, and later whether it is kept."""
-        if found := self.usage.note_acceptance(*accepted):
-            loop = asyncio.get_running_loop()
-            waiting = [timer for timer in self.kept_timers if timer.when() > loop.time()]
-            self.kept_timers = [*waiting, loop.call_later(_KEPT_SECONDS, self.look_for_accepted, found)]
-            self.kept_timers.append(loop.call_later(_KEPT_SECONDS, self.save_usage_soon))
-        self.save_usage_soon()
-        number = accepted[3] if len(accepted) > 3 and isinstance(accepted[3], int) else 0
-        if (evidence := self.offered.pop(number, None)) is not None:
-            self.worker.accepted.append(evidence.learn())
-            self.idle_worker.wake()
-
-    def look_for_accepted(self, *accepted: Accepted) -> None:
-        """Count which of these are kept; of documents that were closed that is not known."""
-        for one in accepted:
-            document = self.workspace.get_text_document(one.uri)
-            if document.is_open:
-                self.usage.judge(one, self.workspace.whole_text(document)[0].text)
-
-    def save_usage_soon(self) -> None:
-        """Add the counts to the file, once for many."""
-        if self.usage_timer is None:
-            loop = asyncio.get_running_loop()
-            write = self.worker.executor.submit
-            self.usage_timer = loop.call_later(_SAVE_SECONDS, self.save_usage, write)
-
-    def save_usage(self, run: Callable[..., Any]) -> None:
-        """Add the counts to the file by `run(function, *arguments)`."""
-        if self.usage_timer:
-            self.usage_timer.cancel()
-            self.usage_timer = None
-            run(add_counts, self.data_folder, self.usage.take())
-
-    @property
-    def data_folder(self) -> Path:
-        """Where tables and counts are."""
-        return Registry(Path(self.settings.data_dir) if self.settings.data_dir else None).folder
-
-    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
-        """A request at an offset in a document."""
-        return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
-
-    async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
-        """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
-        is_early = self.status.kind == "loading" and not self.worker.has_model
-        if request.explicit and is_early and not self.exclusion(document):
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.loaded.wait(), MAX_WAIT_FOR_MODEL)
-        return self.exclusion(document) or ("" if self.worker.can_answer else LOADING)
-
-    def why_quiet(self) -> str:
-        """Why nothing is offered while someone types, or an empty string."""
-        if not self.settings.automatic:
-            return "completions are offered only when you ask for them"
-        return "completions are snoozing" if self.snooze_seconds else ""
-
-    @property
-    def snooze_seconds(self) -> int:
-        """How long nothing is offered yet while someone types."""
-        return max(0, math.ceil(self.snoozes_until - time.monotonic()))
-
-    def exclusion(self, document: LspDocument) -> str:
-        """Why a document gets no completions whatever is typed in it, or an empty string."""
-        if not document.is_open:
-            return "the document is not open"
-        if not self.settings.enabled:
-            return OFF
-        if document.is_in(self.settings.disabled_languages):
-            return f"{OFF} for {document.language_id}"
-        if document.may_hold_secrets:
-            return MAY_HOLD_SECRETS
-        if document.is_out_of_step:
-            return _out_of_step(document.uri)
-        return self.status.message if self.status.kind == "error" else ""
-
-    def note_lost_edit(self, params: Any) -> None:
-        """Offer nothing in the documents that an edit was of which is not understood, and say so."""
-        for document in self.workspace.documents_of(params):
-            document.is_out_of_step = True
-            self.recent.drop(document.uri)
-            self.show_once(_out_of_step(document.uri), types.MessageType.Warning)
-
-    async def tables_for(self, document: LspDocument) -> Sequence[str]:
-        """The names of the tables that serve a document; while the worker is busy, what is known of it."""
-        if not (self.requests.busy or self.exclusion(document)):
-            request = self.request_at(document, 0)
-            work = partial(self.worker.tables_for, request.path, request.language)
-            running = asyncio.get_running_loop().run_in_executor(self.worker.executor, work)
-            with suppress(asyncio.TimeoutError):
-                self.served = document.uri, await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
-        return self.served[1] if self.served[0] == document.uri else ()
-
-    async def imported_documents(self, document: LspDocument) -> list[LspDocument]:
-        """The files that a document imports, but for open ones, as on the disk; none while the worker is busy."""
-        work = partial(self.worker.imported_files, self.workspace.whole_text(document)[0])
-        running = asyncio.get_running_loop().run_in_executor(self.worker.executor, work)
-        found: list[str] = []
-        with suppress(asyncio.TimeoutError):
-            found = await asyncio.wait_for(running, _MAX_WAIT_FOR_TABLES)
-        opened = {real_path(one.file) for one in self.workspace.documents if one.file}
-        closed = [path for path in found if path not in opened]
-        read = await asyncio.to_thread(read_closed, closed, self.workspace.encoding)
-        return [one for one in read if one.is_indexable(self.settings.disabled_languages)]
-
-    def index_changes(self) -> None:
-        """Queue the documents that changed for the live index, and have the worker look at them when idle."""
-        if self.settings.enabled:
-            self.worker.changes.update(self.workspace.indexable(self.settings.disabled_languages))
-            self.idle_worker.wake()
-
-    def index_folders(self) -> None:
-        """Index the open folders in the background, once the model is loaded."""
-        self.indexer.update(self.workspace.folder_uris, self.settings, self.worker.fingerprint)
-
-    def prefetch(self, document: LspDocument, cursor: int) -> None:
-        """Look for work, and read the prompt at a place, unless a request comes first."""
-        self.idle_worker.wake()
-        if not self.exclusion(document):
-            self.prefetcher.read_prompt(self.request_at(document, cursor))
-
-    def announce_longer(self, uri: str) -> None:
-        """Tell the client to ask again for ghost text, if it understands that: a whole block is ready."""
-        if self.client.asks_again:
-            self.protocol.notify("spd-lsp/longer", {"uri": uri})
-
-    def forget_documents(self, uris: Sequence[str]) -> None:
-        """Drop what runs and what was answered for closed documents, and no longer count them."""
-        for uri in uris:
-            self.requests.drop(uri, CancelReason.CLIENT)
-            self.recent.drop(uri)
-        self.index_changes()
-
-    def forget_results(self) -> None:
-        """Stop what runs and forget what was answered: the settings are others."""
-        self.requests.drop_all(CancelReason.SUPERSEDED)
-        self.recent.clear()
-
-    def show_once(self, text: str, kind: types.MessageType = types.MessageType.Error) -> None:
-        """Show the user a message, unless it was shown before."""
-        if text and text not in self.shown_messages:
-            self.shown_messages.add(text)
-            self.window_show_message(types.ShowMessageParams(kind, f"spd-lsp: {printable(text)}"))
-
-    def report_server_error(self, error: Exception, source: Any) -> None:
-        """Log what pygls would show as a popup; failed requests have been answered already."""
-        if source is not FeatureRequestError:
-            log.error("failed to handle a message: %s", safe_traceback(error))
-
-    def cancel_all(self) -> None:
-        """Stop loading and completing within one step."""
-        self.loading.cancel(CancelReason.SHUTDOWN)
-        self.requests.drop_all(CancelReason.SHUTDOWN)
-
-    def shutdown(self) -> None:
-        """Stop all work and free the model: the process may go on to serve other sessions."""
-        self.cancel_all()
-        for timer in self.kept_timers:
-            timer.cancel()
-        self.look_for_accepted(*self.usage.waiting)  # sooner than in a minute, but never else
-        self.save_usage(lambda write, *arguments: write(*arguments))
-        self.indexer.stop()
-        self.idle_worker.stop()
-        self.prefetcher.stop()
-        self.worker.close()
-        super().shutdown()  # type: ignore[no-untyped-call]
+    return register
 
 
-def _out_of_step(uri: str) -> str:
-    """What to do about a document whose text here may be another than the editor's."""
-    name = display_path(PurePosixPath(unquote(urlsplit(uri).path)).name)
-    return f"the editor sent an edit of {name} that is not understood; save it, or close and open it again"
+def create_server(
+    load: Load,
+    settings: Settings | None = None,
+    fixed: Sequence[str] = (),
+    *,
+    prepare: Prepare | None = None,
+    stand_in: StandIn | None = None,
+) -> Session:
+    """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
+
+    `prepare` fetches and checks a model, before the one that is loaded is let go. `stand_in`, for models that take
+    long to load: what answers until then.
+
+    Editors cannot change `settings` that differ from the defaults, nor those named `fixed`.
+    """
+    worker = Worker()
+    server = Session(worker, ModelLoader(worker, load, prepare, stand_in), settings or Settings(), fixed)
+    for method, (handler, options) in _FEATURES.items():
+        server.feature(method, options)(handler)
+    commands: dict[str, Callable[..., Any]] = {**server.indexer.commands, ACCEPTED: server.usage.note_acceptance}
+    for name, command in commands.items():
+        server.command(name)(partial(command))  # pygls marks what it registers, which a method does not allow
+    return server
 
 
-def _as_counted(request: CompletionRequest, result: CompletionResult) -> Offered:
-    """What is counted of an answer."""
-    before = request.source[request.source.rfind("\n", 0, request.cursor) + 1 : request.cursor]
-    texts = tuple((one.kind, one.text) for one in result.completions)
-    milliseconds = round(1000 * result.seconds) if result.passes else 0
-    return Offered(request.uri, request.language, before, texts, milliseconds)
+@_feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["."]))
+async def complete(ls: Session, params: types.CompletionParams) -> types.CompletionList | None:
+    """Offer the drafts as a menu; null if a newer request replaced this one."""
+    document = ls.workspace.get_text_document(params.text_document.uri)
+    kind = params.context.trigger_kind if params.context else types.CompletionTriggerKind.Invoked
+    cursor = document.offset_at_position(params.position)
+    # Helix and Emacs say by no trigger kind that they ask because of a key: without the clock, `automatic: false`
+    # would have no effect there.
+    follows_typing = ls.settings.automatic_menu or not ls.client.ghost_text
+    is_typed = document.is_requested_by_typing(cursor) and follows_typing
+    explicit = kind == types.CompletionTriggerKind.Invoked and not is_typed
+    if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
+        return types.CompletionList(is_incomplete=False, items=[])
+    line = document.cursor_line(cursor)
+    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
+    return None if drafts is None else types.CompletionList(follows_typing, menu_items(drafts, line, ls.client))
+
+
+@_feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())  # announced only with options
+async def ghost_text(ls: Session, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
+    """Offer the drafts as ghost text; an empty list hides what is shown, null leaves it."""
+    document = ls.workspace.get_text_document(params.text_document.uri)
+    explicit = params.context.trigger_kind != types.InlineCompletionTriggerKind.Automatic
+    cursor = document.offset_at_position(params.position)
+    request = ls.request_at(document, cursor, explicit=explicit)
+    position = document.client_position_at_offset(cursor)
+    span = types.Range(position, position)
+    typed = ""
+    if selected := params.context.selected_completion_info:
+        request = document.with_selected(request, cursor, selected)
+        span = selected.range
+        typed = selected.text
+    drafts = await ls.complete(document, request)
+    return (
+        None
+        if drafts is None
+        else types.InlineCompletionList(inline_items(drafts, span, typed, request.language or ""))
+    )
+
+
+@_feature(types.INITIALIZE)
+def initialize(ls: Session, params: types.InitializeParams) -> None:
+    """Note what the client can do and wants."""
+    ls.client = ItemCapabilities.of(params)
+    if params.process_id is not None and is_running(params.process_id):  # not through ssh or from a container
+        ls.editor_process = params.process_id
+    ls.configuration.set_options(params.initialization_options)
+
+
+@_feature(types.INITIALIZED)
+async def initialized(ls: Session, params: types.InitializedParams) -> None:
+    """Load the model with the client's configuration."""
+    _register_capabilities(ls)
+    await _configure_first(ls)
+
+
+@_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+async def did_change_configuration(ls: Session, params: types.DidChangeConfigurationParams) -> None:
+    """Use the new configuration."""
+    if not await _pull_configuration(ls):
+        settings = params.settings
+        ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
+    await _configure(ls)
+
+
+@_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+def did_change_workspace_folders(ls: Session, params: types.DidChangeWorkspaceFoldersParams) -> None:
+    """Index the new folders."""
+    ls.index_folders()
+
+
+@_feature("spd-lsp/options")
+async def did_change_options(ls: Session, params: Any) -> None:
+    """Use new `initializationOptions`."""
+    ls.configuration.set_options(params)
+    await _configure(ls)
+
+
+@_feature("spd-lsp/status")
+async def status(ls: Session, params: Any) -> dict[str, Any]:
+    """What a status bar shows, and of a document if the client names one."""
+    model = (ls.loader.loaded or ls.settings).model
+    state: dict[str, Any] = {
+        "busy": ls.running is not None,
+        "settings": ls.settings,
+        "indexing": ls.indexer.progress,
+    }
+    record = ls.status.as_json(**state, model=model)
+    record |= {"snoozing": ls.snooze_seconds, "automatic": ls.settings.automatic}
+    record["usage"] = ls.usage.summary(ls.data_folder)
+    if document := ls.workspace.find_document(params):
+        indexed = ls.indexer.has_table(document.file)
+        why = "" if indexed else ls.indexer.reason_not_indexed(document.file)
+        reason = ls.exclusion(document)
+        tables = [] if reason else ls.indexer.tables_for(document.file, document.language_id)
+        record |= {"tables": list(map(printable, tables)), "documentReason": printable(reason)}
+        record |= {"indexed": indexed, "notIndexedReason": printable(why)}
+    return record
+
+
+@_feature("spd-lsp/snooze")
+def snooze(ls: Session, params: Any) -> int:
+    """Offer nothing while someone types for five minutes, or again if it snoozes; for how many seconds."""
+    ls.snoozes_until = 0.0 if ls.snooze_seconds else time.monotonic() + _SNOOZE_SECONDS
+    return ls.snooze_seconds
+
+
+@_feature("spd-lsp/drafts")
+async def all_drafts(ls: Session, params: Any) -> list[dict[str, str]]:
+    """All drafts at a cursor: what to insert, that with the word that it completes, and its details."""
+    place = ls.workspace.find_cursor(params)
+    if place is None:
+        return []
+    word = place[0].cursor_line(place[1]).word
+    drafts = await ls.complete(place[0], ls.request_at(*place, explicit=True))
+    return [{"text": one.text, "label": word + one.text, "details": details_of(one)} for one in drafts or []]
+
+
+@_feature("textDocument/copilotInlineEdit")
+def next_edits(ls: Session, params: Any) -> dict[str, Any]:
+    """Propose places in the document where the edit just made is wanted, too, at most `context.limit` or one."""
+    document = ls.workspace.find_document(params)
+    context = params.get("context") if document else None
+    limit = context.get("limit") if isinstance(context, dict) else None
+    most = limit if isinstance(limit, int) and limit > 0 else 1
+    return {"edits": ls.next_edits.edits(document, most) if document else []}
+
+
+@_feature("spd-lsp/cursor")
+def did_move_cursor(ls: Session, params: Any) -> None:
+    """Prefetch where the cursor rests, as in a document that was opened or switched to."""
+    if cursor := ls.workspace.find_cursor(params):
+        ls.prefetch(*cursor)
+
+
+@_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+def did_change_watched_files(ls: Session, params: types.DidChangeWatchedFilesParams) -> None:
+    """Index files that another program changed."""
+    ls.worker.submit(
+        ls.worker.update_files, [path for change in params.changes if (path := file_path(change.uri))]
+    )
+    ls.index_changes()
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+@_feature(types.TEXT_DOCUMENT_DID_OPEN)
+def did_open(ls: Session, params: object) -> None:
+    """Index the document or notebook."""
+    ls.index_changes()
+    ls.note_edits()
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+@_feature(types.TEXT_DOCUMENT_DID_CHANGE)
+def did_change(ls: Session, params: Change) -> None:
+    """Prefetch at the edit of a document, or of a notebook's cell."""
+    ls.note_edits()
+    for document in ls.workspace.edited_documents(params):
+        ls.note_edit(document)
+
+
+@_feature(types.TEXT_DOCUMENT_DID_SAVE, types.SaveOptions(include_text=True))
+def did_save(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
+    """Index the file as saved. Its text is compared with ours, which may have missed an edit."""
+    document = ls.workspace.get_text_document(params.text_document.uri)
+    if (
+        params.text is not None
+        and document.is_open
+        and (document.is_out_of_step or params.text != document.source)
+    ):
+        document.apply_change(types.TextDocumentContentChangeWholeDocument(params.text))
+    if document.is_open and document.file:
+        ls.worker.submit(ls.worker.update_files, [document.file])
+    ls.index_changes()
+
+
+@_feature(types.TEXT_DOCUMENT_DID_CLOSE)
+def did_close(ls: Session, params: types.DidCloseTextDocumentParams) -> None:
+    """Drop the document's request and forget it."""
+    ls.forget_documents([params.text_document.uri])
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+def did_close_notebook(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
+    """Likewise for all of its cells."""
+    ls.forget_documents([cell.uri for cell in params.cell_text_documents])
+
+
+@_feature(types.SHUTDOWN)
+def shutdown(ls: Session, params: None) -> None:
+    """Stop all work before the client leaves."""
+    ls.has_shut_down = True
+    ls.cancel_all()
+
+
+def _register_capabilities(ls: Session) -> None:
+    """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
+    watchers = [{"globPattern": _SOURCE_FILES}]
+    registrations = [
+        types.Registration(method, method, options)
+        for method, capability, options in (
+            (types.WORKSPACE_DID_CHANGE_CONFIGURATION, "did_change_configuration", {"section": SECTION}),
+            (types.WORKSPACE_DID_CHANGE_WATCHED_FILES, "did_change_watched_files", {"watchers": watchers}),
+        )
+        if get_capability(ls.client_capabilities, f"workspace.{capability}.dynamic_registration")
+    ]
+    if registrations:
+        ls.client_register_capability(types.RegistrationParams(registrations))
+
+
+async def _configure_first(ls: Session) -> None:
+    """Load the model with the client's configuration; what comes late is applied when it comes."""
+    pulling = asyncio.ensure_future(_pull_configuration(ls))
+    await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
+    loading = asyncio.ensure_future(_configure(ls))
+    await pulling
+    await asyncio.gather(loading, _configure(ls))
+
+
+async def _pull_configuration(ls: Session) -> bool:
+    """Request our section of the client's configuration; whether the client supports that."""
+    if not get_capability(ls.client_capabilities, "workspace.configuration"):
+        return False
+    params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+    if sections := await reply_or_none(ls.workspace_configuration_async(params)):
+        ls.configuration.set_configuration(sections[0])
+    return True
+
+
+async def _configure(ls: Session) -> None:
+    """Apply changed settings; reload the model only if they need another one, or loading had failed."""
+    before = ls.settings
+    ls.settings = ls.configuration.merged()
+    for problem in ls.configuration.take_problems():
+        ls.show_once(problem, types.MessageType.Warning)
+    failed = ls.status.kind == "error" and ls.settings != before
+    if not ls.settings.enabled and ls.loader.tried is None:
+        ls.status = Status("normal", OFF)
+    elif needs_reload(ls.loader.tried, ls.settings) or failed:
+        await _reload(ls)
+    elif ls.settings != before:
+        ls.forget_results()
+        ls.worker.submit(ls.worker.apply_settings, ls.settings)
+    ls.index_folders()
+
+
+async def _reload(ls: Session) -> None:
+    """Load the model, and show how that goes."""
+    ls.forget_results()
+    ls.status = Status()
+    with closing(WorkDoneProgress(ls, "spd-lsp")) as progress:
+
+        def report(text: str) -> None:
+            ls.status.note_progress(text)
+            progress.report(text)
+
+        status = await ls.loader.load(ls.settings, report)
+    if status is not None:
+        ls.status = status
+        ls.show_once(status.problem)
+        ls.show_once(status.message if status.kind == "error" else "")
+        ls.recent.clear()  # answers of what stood in
+        if ls.settings != ls.loader.tried:  # changed meanwhile
+            ls.worker.submit(ls.worker.apply_settings, ls.settings)
+        ls.index_changes()

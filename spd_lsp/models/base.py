@@ -9,29 +9,32 @@ Legend: V vocabulary, T positions, N rows of a batch, K drafts.
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.threads import ThreadCountTuner
 
-CHUNK_SECONDS = 0.1  # for some of a prompt, which nobody can stop
-MIN_CHUNK, MAX_CHUNK = 8, 512  # tokens of it; fewer are read no faster, and more are no cheaper
+_MAX_DRAFT_STATES = 8  # where caches are states; siblings are mostly read soon after each other
 _WHOLE = np.ones(1)  # of a token that is not mixed with others
-_MAX_DROPPED = (
-    64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of the cursor
-)
+_MAX_DROPPED = 64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of it
+_LOOK_SECONDS = 0.25  # between two looks at what other programs compute
+_MAX_STEP_THREADS = 4  # a step waits for memory rather than for arithmetic
+_CPUS, _TIMES = Path("/sys/devices/system/cpu"), Path("/proc/stat")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 WeightedTokens = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 
 class Cache(Protocol):
-    """Keys and values of the positions read so far."""
+    """Keys and values of the positions read so far, or states after some of them: see `Engine.keeps_positions`."""
 
     length: int  # how many
 
@@ -45,33 +48,6 @@ class Cache(Protocol):
         """A cache of N rows: row i continues row `parents[i]` of this one, which may have several itself."""
 
 
-class ChunkSizer:
-    """How many tokens of a prompt are read next, by the speed of the last ones: in a tenth of a second.
-
-    Sizes are powers of two: small differences of speed change nothing that is computed.
-    """
-
-    def __init__(
-        self,
-        seconds: float = CHUNK_SECONDS,
-        first: int = MIN_CHUNK,
-        largest: int = MAX_CHUNK,
-        least: int = MIN_CHUNK,
-    ) -> None:
-        self.seconds = seconds
-        self.size = first
-        self.least = least
-        self.largest = largest
-
-    def note(self, tokens: int, seconds: float) -> None:
-        """Take account of how long a chunk took. Those of a few tokens, a key's, say little of longer ones."""
-        if tokens < MIN_CHUNK:
-            return
-        self.size = self.least
-        while self.size < self.largest and 2 * self.size * seconds <= tokens * self.seconds:
-            self.size *= 2
-
-
 @dataclass(eq=False)
 class CachedPrompt:
     """A prompt that need not be read again."""
@@ -83,8 +59,9 @@ class CachedPrompt:
     def crop(self, length: int) -> None:
         """Drop all positions from `length` on, those of drafts included."""
         self.cache.crop(length)
-        if length < len(self.ids):
-            self.ids = self.ids[:length]
+        kept = min(length, self.cache.length)
+        if kept < len(self.ids):
+            self.ids = self.ids[:kept]
             self.logits = None
 
 
@@ -104,18 +81,16 @@ class Engine(ABC):
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
     predicts = True  # whether it says anything at all: see `no_model.py`
+    chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
     most_prompts = 4  # that stay cached: as many files as one switches between
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
+    keeps_positions = True  # or else a cache that is cropped may be shorter, and only forks of one go on
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
         self.draft_cache: Any = None  # the cache of the last `step_rows`
         self.drafts_read: dict[tuple[int, ...], Any] = {}  # by `read_draft`: caches that hold each, and maybe more
-        self.on_step: Callable[[float], None] = lambda seconds: None  # called with the time each step took
-        self.before_chunk: Callable[[], None] = lambda: None  # called before some of a prompt is read
-        self.threads: ThreadCountTuner | None = None
-        self.clock = time.perf_counter
-        self.chunks = ChunkSizer()
+        self.threads = ThreadCounts(lambda step, prompt: None)
         self.positions_read = 0  # of all prompts: what was cached is not read
 
     @abstractmethod
@@ -137,19 +112,9 @@ class Engine(ABC):
         """Add T ids to each of N rows: logits [N, T, V], or [N, 1, V] after the last one only."""
         return self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
 
-    def use_threads(self, tuner: ThreadCountTuner) -> None:
-        """Compute with as many threads as this chooses by what it is told."""
-        self.threads = tuner
-        self.on_step = tuner.note_step
-        self.before_chunk = tuner.look_around
-
-    def release_memory(self) -> None:  # noqa: B027, few engines hold such
-        """Give back what was needed for prompts that are not cached any more."""
-
     def limit_threads(self, count: int) -> None:
-        """Compute with this many threads at most; 0: as many as measure best."""
-        if self.threads:
-            self.threads.limit_to(count)
+        """Compute with this many threads at most; 0: as many as there are free cores."""
+        self.threads.limit_to(count)
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """Read a prompt, as far as it is not cached, and return the logits after its last token [V].
@@ -162,11 +127,9 @@ class Engine(ABC):
         prompt = self._cached_prompt(ids)
         while (start := len(prompt.ids)) < len(ids):
             check()
-            self.before_chunk()
-            chunk = ids[start : start + self.chunks.size]
-            started = self.clock()
+            self.threads.look_around()
+            chunk = ids[start : start + self.chunk]
             prompt.logits = self.read_chunk(chunk, prompt.cache, check)
-            self.chunks.note(len(chunk), self.clock() - started)
             prompt.ids = ids[: start + len(chunk)]
             self.positions_read += len(chunk)
         assert prompt.logits is not None
@@ -179,9 +142,9 @@ class Engine(ABC):
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
-        started = time.perf_counter()
-        logits: Floats = self.forward([(ids, weights)], self._prompt_cache())[0]
-        self.on_step(time.perf_counter() - started)
+        assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
+        self.threads.look_around()
+        logits: Floats = self.forward([(ids, weights)], self.prompts[-1].cache)[0]
         return logits
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
@@ -189,18 +152,23 @@ class Engine(ABC):
 
         Drafts of one parent may be read in any order.
         """
-        started = time.perf_counter()
-        parent = self.drafts_read[draft[:-1]] if draft[:-1] else self.prompts[-1].cache
-        length = len(self.prompts[-1].ids) + len(draft) - 1
-        cache = parent.fork(length) if not draft[:-1] or parent.length > length else parent
-        logits: Floats = self.forward([(draft[-1:], _WHOLE)], cache)[0]
+        self.threads.look_around()
+        # 1. What it goes on from, a fork of it where another draft does, too.
+        read = next((n for n in range(len(draft) - 1, 0, -1) if draft[:n] in self.drafts_read), 0)
+        parent = self.drafts_read[draft[:read]] if read else self.prompts[-1].cache
+        length = len(self.prompts[-1].ids) + read
+        is_new = not read or parent.length > length or not self.keeps_positions
+        cache = parent.fork(length) if is_new else parent
+        # 2. Its last token, and before it those whose states were forgotten.
+        if read == len(draft) - 1:
+            logits: Floats = self.forward([(draft[-1:], _WHOLE)], cache)[0]
+        else:
+            logits = self.forward_ids([draft[read:]], cache, last_only=True)[0, -1]
+        # 3. States take memory.
         self.drafts_read[draft] = cache
-        self.on_step(time.perf_counter() - started)
+        if not self.keeps_positions and len(self.drafts_read) > _MAX_DRAFT_STATES:
+            del self.drafts_read[next(iter(self.drafts_read))]
         return logits
-
-    def _prompt_cache(self) -> Any:
-        assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
-        return self.prompts[-1].cache
 
     def step_rows(self, rows: Sequence[WeightedTokens], parents: Sequence[int]) -> Floats:
         """Read one more position in each of N rows and return their logits [N, V], in one forward pass.
@@ -208,15 +176,10 @@ class Engine(ABC):
         A row is (ids, weights) to superpose; row i continues row `parents[i]` of the last call. Before the first
         call there is one row, number 0: the prompt and what `step` has added.
         """
-        return self.forward(rows, self._select_rows(parents))
-
-    def _select_rows(self, parents: Sequence[int]) -> Any:
-        self.draft_cache = self._before_drafts(parents).select_rows(parents)
-        return self.draft_cache
-
-    def _before_drafts(self, parents: Sequence[int]) -> Any:
         assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
-        return self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
+        before = self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
+        self.draft_cache = before.select_rows(parents)
+        return self.forward(rows, self.draft_cache)
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""
@@ -235,7 +198,7 @@ class Engine(ABC):
         evicted.
         """
         self._forget_drafts()
-        lengths = [common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
+        lengths = [_common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
         length = max(lengths)
         prompt = self.prompts[lengths.index(length)]
         if 2 * length < len(prompt.ids) or length < len(prompt.ids) - _MAX_DROPPED:
@@ -249,14 +212,81 @@ class Engine(ABC):
         return prompt
 
 
-def common_prefix_length(old: list[int], new: list[int]) -> int:
+def _common_prefix_length(old: list[int], new: list[int]) -> int:
     """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
-    same = 0
-    longest = min(len(old), len(new))
-    while same < longest:  # halving: slices are compared quickly, and only from what is known to be the same
-        middle = (same + longest + 1) // 2
-        if old[same:middle] == new[same:middle]:
-            same = middle
-        else:
-            longest = middle - 1
-    return same
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))
+
+
+class ThreadCounts:
+    """How many threads compute: as many as there are cores that other programs leave free.
+
+    With one thread more, each product waits for a thread that does not run, and a step takes ten times as long.
+    """
+
+    def __init__(self, set_counts: Callable[[int, int], None], most: int = 0) -> None:
+        """`set_counts` takes the count for a step and that for a prompt; `most`: 0, or never more than this."""
+        self.set_counts = set_counts
+        self.cores = _count_cores(range(os.cpu_count() or 1))
+        self.most = self.limit = most or usable_cores()
+        self.busy = 0.0  # cores, as other programs kept them busy lately
+        self.looked = time.monotonic(), _others_seconds()
+        self.free = 0
+        self._choose()
+
+    def limit_to(self, count: int) -> None:
+        """Use no more threads than this; 0: as many as this process may."""
+        self.limit = min(self.most, count or self.most)
+        self._choose()
+
+    def look_around(self) -> None:
+        """Take account of what other programs compute, if that was not done just now."""
+        now, (before, others_before) = time.monotonic(), self.looked
+        if now - before >= _LOOK_SECONDS:
+            others = _others_seconds()
+            self.busy = (others - others_before) / (now - before)
+            self.looked = now, others
+            self._choose()
+
+    def _choose(self) -> None:
+        free = max(1, min(self.limit, self.cores - round(self.busy)))
+        if free != self.free:
+            self.free = free
+            self.set_counts(min(free, _MAX_STEP_THREADS), free)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use, by what the system, a container and the environment allow.
+
+    Half of them where the system does not say what other programs compute.
+    """
+    processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    most = [_count_cores(processors) if _TIMES.exists() else len(processors) // 2]
+    quota, _, period = _text(_QUOTA).partition(" ")  # in microseconds
+    if quota.isdecimal() and period.isdecimal():
+        most.append(int(quota) // max(1, int(period)))
+    if (allowed := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+        most.append(int(allowed))
+    return max(1, min(most))
+
+
+def _count_cores(processors: Iterable[int]) -> int:
+    """Two processors that share a core compute no faster than one of them."""
+    siblings = (_text(_CPUS / f"cpu{number}" / "topology" / "thread_siblings_list") for number in processors)
+    return len({shared or f"alone {number}" for number, shared in enumerate(siblings)})
+
+
+def _others_seconds() -> float:
+    """For how long other programs have computed, but for what is nice, as far as the system tells: Linux does."""
+    fields = [int(field) for field in _text(_TIMES).partition("\n")[0].split()[1:]]
+    if not fields:
+        return 0.0
+    user, _nice, system, _idle, _waiting, *interrupts = fields[:8]
+    return (user + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def _text(path: Path) -> str:
+    """What a file of the system says; an empty string if there is none."""
+    with suppress(OSError):
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    return ""

@@ -40,14 +40,16 @@ class BatchedEngine(Engine):
         self.max_positions = scheduler.engine.max_positions
         self.device = scheduler.engine.device
         self.forks_are_free = scheduler.engine.forks_are_free
+        self.keeps_positions = scheduler.engine.keeps_positions
         self.predicts = scheduler.engine.predicts
+        self.chunk = scheduler.engine.chunk
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
         super().__init__()
 
     @property
     def most_prompts(self) -> int:  # type: ignore[override]
         """As in `Engine`; what all sessions keep together is bounded, too."""
-        return max(1, min(Engine.most_prompts, _MAX_PROMPTS // len(self.scheduler.engines)))
+        return max(1, min(self.scheduler.engine.most_prompts, _MAX_PROMPTS // len(self.scheduler.engines)))
 
     def new_cache(self) -> Any:
         """As in `Engine`."""
@@ -93,13 +95,10 @@ class BatchScheduler:
     def _run(self) -> None:
         while True:
             batch = self._next_batch()
-            self.engine.before_chunk()
+            self.engine.threads.look_around()
             started = time.perf_counter()
             self._compute(batch)
-            seconds = time.perf_counter() - started
-            self.wait_seconds = min(_MAX_WAIT, seconds)
-            if len(batch) == len(batch[0].input.mixtures) == 1:  # what others measure as a step
-                self.engine.on_step(seconds)
+            self.wait_seconds = min(_MAX_WAIT, time.perf_counter() - started)
             self.batches += 1
             self.inputs += len(batch)
 

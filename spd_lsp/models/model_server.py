@@ -15,7 +15,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,8 +28,7 @@ KEY_VARIABLE = "SPD_LSP_MODEL_KEY"
 _KEY_FILE = "model-key"
 _CONNECT_SECONDS = 1.0
 _ANSWER_SECONDS = 6.0  # for all texts; editors give up after ten
-_FIRST_PAUSE = 1.0  # seconds until a server that failed is asked again, longer each time
-_LONGEST_PAUSE = 60.0
+_PAUSE_SECONDS = 10.0  # until a server that failed is asked again
 _POLL_SECONDS = 0.02  # between two looks whether somebody still waits
 _MAX_ANSWER = 1 << 20  # bytes
 _MAX_TOKEN = 128  # bytes; blanks are the longest tokens
@@ -68,8 +67,8 @@ class Written:
 class _Refused(Exception):
     """No answer, one that is an error, or one that is not understood, which has no status."""
 
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(f"{status}: {reason}" if status else reason)
+    def __init__(self, reason: str, status: int = 0) -> None:
+        super().__init__(reason)
         self.status = status
 
 
@@ -87,7 +86,7 @@ class Question:
 class ModelServer:
     """The server at an address: `http://HOST:PORT`, with `/v1` if it has OpenAI's API, and `#NAME` of a model."""
 
-    def __init__(self, address: str, key: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, address: str, key: str = "") -> None:
         parts = urlsplit(address)
         self.address = address
         self.problem = ""  # why it did not answer
@@ -98,33 +97,29 @@ class ModelServer:
         self._speaks_openai = self._base.endswith("/v1")
         self._refused: set[bool] = set()  # ways to ask: with what stands right of the cursor, and without
         self._tells_whole_texts = False  # several at once, as `spd-lsp serve --http` does
-        self._clock = clock
         self._next_try = 0.0
-        self._pause = _FIRST_PAUSE
 
     def write(self, question: Question, check: Check) -> list[Written]:
         """How the text goes on, the likeliest first; nothing where the server does not answer: see `problem`.
 
         `check` is called while the server computes; if it raises, the connection ends, and so does its work.
         """
-        if self.problem and self._clock() < self._next_try:
+        began = time.monotonic()
+        if self.problem and began < self._next_try:
             return []
-        deadline = time.monotonic() + _ANSWER_SECONDS
 
         def check_time() -> None:
             check()
-            if time.monotonic() > deadline:
+            if time.monotonic() > began + _ANSWER_SECONDS:
                 raise TimeoutError(f"no answer within {_ANSWER_SECONDS:.0f} s")
 
         try:
             written = self._write(question, check_time)
+            self.problem = ""
         except (_Refused, TimeoutError) as error:
             self.problem = f"the model server {self.address} does not answer ({str(error)[:200]})"
-            self._next_try = self._clock() + self._pause
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-            return []
-        self.problem = ""
-        self._pause = _FIRST_PAUSE
+            self._next_try = time.monotonic() + _PAUSE_SECONDS
+            written = []
         return written
 
     def _write(self, question: Question, check: Check) -> list[Written]:
@@ -152,57 +147,55 @@ class ModelServer:
             (self._model,) = self._ask(
                 "GET", "/models", [None], lambda answer: [_text(answer["data"][0]["id"])], check
             )
-        way = bool(question.after)
-        if way in self._refused:
-            return self._asked(question, begun, texts, check, with_after=not way)
+        likeliest = max(2, question.texts)
+        tokens = {"max_tokens": question.tokens, "logprobs": likeliest}  # by OpenAI's names, then by llama.cpp's
+        tokens |= {"n_predict": question.tokens, "n_probs": likeliest, "n": texts}
+        limits = {"temperature": 0, "stop": question.stop, "explicit": True, "model": self._model, **tokens}
+
+        def asked(with_after: bool) -> list[Written]:
+            bodies = []
+            for text in begun:
+                sides = {"prompt": question.before + text.decode()}
+                if with_after and self._speaks_openai:
+                    sides["suffix"] = question.after
+                elif with_after:
+                    sides = {
+                        "input_prefix": question.before,
+                        "prompt": text.decode(),
+                        "input_suffix": question.after,
+                    }
+                bodies.append(limits | sides)
+            path = "/completions" if self._speaks_openai else "/infill" if with_after else "/completion"
+            return self._ask(
+                "POST", path, bodies, lambda one: list(_texts(one, texts, question, likeliest)), check
+            )
+
+        way = bool(question.after) != (bool(question.after) in self._refused)
         try:
-            return self._asked(question, begun, texts, check, with_after=way)
+            return asked(way)
         except _Refused as refused:
-            if refused.status not in _UNSUPPORTED:
+            if refused.status not in _UNSUPPORTED or way != bool(question.after):
                 raise
-        written = self._asked(question, begun, texts, check, with_after=not way)
+        written = asked(not way)
         self._refused.add(way)
         return written
 
-    def _asked(
-        self, question: Question, begun: Sequence[bytes], texts: int, check: Check, *, with_after: bool
-    ) -> list[Written]:
-        limits = {"temperature": 0, "stop": question.stop, "n": texts, "explicit": True, "model": self._model}
-        likeliest = max(2, question.texts)
-        bodies: list[Any] = []
-        for text in begun:
-            before = question.before
-            more = text.decode()
-            if self._speaks_openai:
-                own = {"prompt": before + more, "max_tokens": question.tokens, "logprobs": likeliest}
-                bodies.append(limits | own | ({"suffix": question.after} if with_after else {}))
-                continue
-            own = {"n_predict": question.tokens, "n_probs": likeliest}
-            sides = {"input_prefix": before, "input_suffix": question.after, "prompt": more}
-            bodies.append(limits | own | (sides if with_after else {"prompt": before + more}))
-        path = "/completions" if self._speaks_openai else "/infill" if with_after else "/completion"
-        return self._ask(
-            "POST", path, bodies, lambda answer: list(_texts(answer, texts, question, likeliest)), check
-        )
-
     def _ask(
-        self, method: str, path: str, bodies: Sequence[Any], read: Callable[[Any], list[Any]], check: Check
+        self, method: str, path: str, bodies: Sequence[Any], read: Callable[[Any], Iterable[Any]], check: Check
     ) -> list[Any]:
         """What is read of the answers to several requests, which are sent at once."""
         contents = asyncio.run(self._contents(method, self._base + path, bodies, check))
         try:
-            read_of = [read(json.loads(content)) for content in contents]
-            if not all(read_of):
+            found = [list(read(json.loads(content))) for content in contents]
+            if not all(found):
                 raise ValueError("an answer without a text")
-            return [one for each in read_of for one in each]
         except Exception as error:  # whatever a server makes up
-            raise _Refused(0, f"its answer is not understood: {type(error).__name__}") from None
+            raise _Refused(f"its answer is not understood: {type(error).__name__}") from None
+        return [one for each in found for one in each]
 
     async def _contents(self, method: str, url: str, bodies: Sequence[Any], check: Check) -> list[bytes]:
+        """The contents of the answers; no proxies and no passwords of the environment take part."""
         import httpx2  # a tenth of a second, and most people have no model server
-
-        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        options: dict[str, Any] = {"headers": self._headers, "timeout": timeout, "verify": self._certificates}
 
         async def content(body: Any) -> bytes:
             async with client.stream(method, url, json=body) as response:
@@ -210,35 +203,31 @@ class ModelServer:
                 async for part in response.aiter_raw():
                     content += part
                     if len(content) > _MAX_ANSWER:
-                        raise _Refused(0, f"its answer is longer than {_MAX_ANSWER >> 20} MB")
+                        raise _Refused(f"its answer is longer than {_MAX_ANSWER >> 20} MB")
             if response.status_code != 200:
-                raise _Refused(response.status_code, _reason(content) or response.reason_phrase)
+                reason = content.decode(errors="replace") or response.reason_phrase
+                raise _Refused(f"{response.status_code}: {' '.join(reason.split())}", response.status_code)
             return content
 
-        async with httpx2.AsyncClient(trust_env=False, **options) as client:  # no proxies, no other passwords
+        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        async with httpx2.AsyncClient(
+            headers=self._headers, timeout=timeout, verify=self._certificates, trust_env=False
+        ) as client:
             asked = [asyncio.ensure_future(content(body)) for body in bodies]
             try:
                 waiting = set(asked)
                 while waiting:
                     done, waiting = await asyncio.wait(waiting, timeout=_POLL_SECONDS)
                     check()
-                    for error in filter(None, (one.exception() for one in done)):
-                        known = isinstance(error, _Refused)
-                        raise error if known else _Refused(0, str(error) or type(error).__name__) from None
+                    for one in done:
+                        one.result()
+            except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+                raise _Refused(str(error) or type(error).__name__) from None
             finally:
                 for one in asked:
                     one.cancel()
                 await asyncio.gather(*asked, return_exceptions=True)
         return [one.result() for one in asked]
-
-
-def _reason(content: bytes) -> str:
-    """The sentence in an error, as both APIs write it."""
-    try:
-        found = json.loads(content)["error"]
-        return str(found["message"] if isinstance(found, dict) else found)
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
 
 
 def _texts(answer: Any, texts: int, question: Question, likeliest: int) -> Iterator[Written]:
@@ -256,8 +245,8 @@ def _texts(answer: Any, texts: int, question: Question, likeliest: int) -> Itera
             mean = sum(token.logprob for token in tokens) / len(tokens)
             yield Written((*tokens, Token(text[len(told) :], mean)), ends)
         else:
-            probability = one.get("probability")
-            yield Written((Token(text, _logprob(math.log(probability)) if probability else _UNTOLD),), ends)
+            probability = one.get("probability")  # as `spd-lsp serve --http` tells it
+            yield Written((Token(text, math.log(probability) if probability else _UNTOLD),), ends)
 
 
 def _tokens(one: Any, likeliest: int) -> Iterator[Token]:
@@ -297,18 +286,11 @@ def _branches(written: Written, texts: int) -> list[tuple[Token, ...]]:
     score = 0.0
     for place, token in enumerate(written.tokens):
         for text, logprob in token.others:
-            if text != token.text and _is_whole(text):
+            # A request can hold whole characters only.
+            if text != token.text and text.decode(errors="ignore").encode() == text:
                 found.append((score + logprob, (*written.tokens[:place], Token(text, logprob, token.others))))
         score += token.logprob
     return [tokens for _, tokens in heapq.nlargest(texts - 1, found, key=lambda one: one[0])]
-
-
-def _is_whole(text: bytes) -> bool:
-    """Whether these are whole characters, which a request can hold."""
-    try:
-        return bool(text.decode()) or True
-    except UnicodeDecodeError:
-        return False
 
 
 def _is_over(token: Token, stop: Sequence[str]) -> bool:

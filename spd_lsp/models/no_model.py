@@ -5,9 +5,7 @@ V vocabulary, N rows, T positions.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -65,9 +63,3 @@ class NoCache:
     def select_rows(self, parents: Sequence[int]) -> NoCache:
         """As in `Cache`."""
         return NoCache(self.length)
-
-
-def open_no_model(folder: Path) -> NoModel:
-    """No model, with the vocabulary in a folder."""
-    config = json.loads((folder / "config.json").read_bytes())
-    return NoModel(config["vocab_size"], config["eos_token_id"])

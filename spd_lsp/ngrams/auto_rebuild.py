@@ -2,7 +2,7 @@
 
 In: outdated tables, and the command that rebuilds one. A server notices the new table by itself. A build that
 fails is not repeated for the same table. One that found nothing to write, as where files were changed and changed
-back, is repeated once the table has caught up and fallen behind again, each time after a longer pause.
+back, is repeated after a pause, longer each time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import subprocess
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -26,8 +26,7 @@ class _Attempt:
 
     paths: tuple[Path, ...]
     builds: int = 0
-    not_before: float = math.inf  # on the monotonic clock, may the next one begin
-    has_caught_up: bool = False  # whether the table was not outdated meanwhile
+    not_before: float = 0.0  # on the monotonic clock, may the next one begin
 
 
 class Rebuilder:
@@ -39,7 +38,7 @@ class Rebuilder:
         self.running: tuple[NgramTable, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
 
-    def update(self, outgrown: Collection[NgramTable]) -> list[str]:
+    def update(self, outdated: Sequence[NgramTable]) -> list[str]:
         """Check on the running build, and start the next one; the tables of which one ended well. Never blocks."""
         built: list[str] = []
         if self.running is not None:
@@ -51,22 +50,16 @@ class Rebuilder:
             if process.returncode != 0:
                 self.problems.append(outdated_message(table))
             else:
-                attempt = self.tried[table.name]
-                attempt.not_before = monotonic() + 2**attempt.builds
+                ended = self.tried[table.name]
+                ended.not_before = monotonic() + 2**ended.builds
                 built = [table.name]
-        names = {table.name for table in outgrown}
-        for name, attempt in self.tried.items():
-            attempt.has_caught_up |= name not in names
-        if (chosen := next(filter(self._is_due, outgrown), None)) is not None:
-            self.start(chosen)
+        for table in outdated:
+            if table.name not in self.tried or self.tried[table.name].paths != table.paths:
+                self.tried[table.name] = _Attempt(table.paths)
+            attempt = self.tried[table.name]
+            if self.running is None and attempt.not_before <= monotonic():
+                self.start(table)
         return built
-
-    def _is_due(self, table: NgramTable) -> bool:
-        attempt = self.tried.get(table.name)
-        if attempt is None or attempt.paths != table.paths:
-            self.tried[table.name] = _Attempt(table.paths)
-            return True
-        return attempt.has_caught_up and attempt.not_before <= monotonic()
 
     def start(self, table: NgramTable) -> None:
         """Rebuild a table in the background, from a working folder that is no repository.
@@ -76,7 +69,6 @@ class Rebuilder:
         attempt = self.tried[table.name]
         nothing = subprocess.DEVNULL
         attempt.builds += 1
-        attempt.has_caught_up = False
         attempt.not_before = math.inf
         try:
             process = subprocess.Popen(

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ngram_builders.arrays import F64, Floats, Ids
-from ngram_builders.ngrams import HIGHEST_ORDER, ORDERS
+from ngram_builders.index.occurrences import Occurrence, Rewriting, SearchedTexts, find_occurrences
+from ngram_builders.index.query import ORDERS, Pool, Query
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
-from ngram_builders.table.format import Columns
-from ngram_builders.table.order_weights import expand_order_weights
-from ngram_builders.table.query import open_query
-from ngram_builders.table.suffix_array import Occurrence, Rewriting, SearchedTexts, find_occurrences
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
 
-MAX_CONTEXT = HIGHEST_ORDER - 1  # tokens of context
-PAPER_LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12, 0, 0, 0])  # of orders 2 ... 6, appendix B of the paper
+MAX_CONTEXT = ORDERS[-1] - 1  # tokens of context
+PAPER_LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12])  # of orders 2 ... 6, appendix B of the paper
 # Weight of each n-gram order beside a model that is sure of nothing (`doubt` 1), one row for each longest matched
 # context. Fitted by expectation maximisation beside the starter, on packages that neither it nor any table had
 # seen, before there was doubt; fitted to other models or repositories they gained 2 % of perplexity at most.
@@ -40,20 +35,12 @@ ORDER_WEIGHTS = (
 _TINY = 1e-300
 
 
-class _Said(NamedTuple):
-    """What a model said at a place."""
-
-    ids: Ids  # candidates [C]
-    p: Floats  # of each [C]
-    top: float  # of the likeliest token
-
-
 class Mixture:
     """A weighted mixture of pools of counts; calling it gives p_ngram. Counts within a pool are summed."""
 
     def __init__(
         self,
-        pools: Sequence[Sequence[Columns]],
+        pools: Sequence[Pool],
         weights: Sequence[float],
         names: Sequence[str] = (),
         texts: Sequence[SearchedTexts] = (),
@@ -61,31 +48,10 @@ class Mixture:
         self.texts = texts
         self.pools = pools
         self.weights = tuple(weights)
-        self.query = open_query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
+        self.query = Query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
         self.names = tuple(names)
-        self.order_weights = expand_order_weights(ORDER_WEIGHTS)  # [M, N]
+        self.order_weights = _square(ORDER_WEIGHTS)  # [M, N]
         self.reach = MAX_CONTEXT
-        self._said: dict[tuple[int, ...], _Said] | None = None
-
-    def watching(self) -> Mixture:
-        """Return the mixture such that it remembers what the model says where `mix_top` is called."""
-        other = copy(self)
-        other._said = {}
-        return other
-
-    def said_after(self, history: tuple[int, ...], token: int) -> tuple[float, float] | None:
-        """Return the model's probabilities of a token and of the likeliest one, if they are remembered."""
-        said = (self._said or {}).get(history)
-        if said is None or token not in said.ids:
-            return None
-        return float(said.p[said.ids == token][0]), said.top
-
-    def reweighted(self, pool: int, weight: float) -> Mixture:
-        """Return the mixture with another weight for one of its pools; the texts are not searched by it."""
-        other = copy(self)
-        other.weights = (*self.weights[:pool], weight, *self.weights[pool + 1 :])
-        other.query = open_query(self.pools, [one / DEFAULT_WEIGHT for one in other.weights])
-        return other
 
     def adjusted(self, factor: float, longest: int) -> Mixture:
         """Return the mixture with `factor` times the odds against the model, and n-grams of `longest` at most."""
@@ -129,10 +95,11 @@ class Mixture:
         """
         contexts = self.contexts(histories)
         p = np.asarray(p)
+        weights = self.order_weights.tolist()
         if p.ndim == 1:
-            return self.query.mix(contexts, candidates, p, self._doubted_weights(p.max(initial=0.0)))
+            return self.query.mix(contexts, candidates, p, weights, _doubt(p.max(initial=0.0)))
         mixed = [
-            self.query.mix(context, candidates, row, self._doubted_weights(row.max(initial=0.0)))
+            self.query.mix(context, candidates, row, weights, _doubt(row.max(initial=0.0)))
             for context, row in zip(contexts[:, None], p, strict=True)
         ]
         return np.concatenate(mixed)
@@ -143,16 +110,11 @@ class Mixture:
         Where p is below 0 a token may not follow.
         """
         p = np.ascontiguousarray(p, dtype=np.float32)
-        top = float(p.max(initial=0.0) / max(np.maximum(p, 0).sum(), _TINY))
-        ids, mixed = self.query.mix_candidates(self.contexts(histories), p, n, self._doubted_weights(top))
-        if self._said is not None:
-            said = _Said(ids, p[ids], top)
-            self._said.update((tuple(map(int, history)), said) for history in histories)
-        return ids, mixed
-
-    def _doubted_weights(self, top: npt.ArrayLike) -> F64:
-        """The order weights beside a model whose likeliest token has this probability. [M, N]"""
-        return _scale_odds(self.order_weights, float(doubt(top)))
+        total = p.sum()
+        if total < 0.5:  # some may not follow
+            total = np.maximum(p, 0).sum()
+        doubt = _doubt(p.max(initial=0.0) / max(total, _TINY))
+        return self.query.mix_candidates(self.contexts(histories), p, n, self.order_weights.tolist(), doubt)
 
     def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
         """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
@@ -162,23 +124,17 @@ class Mixture:
         p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
         return p_n, (matched > 0).astype(float)
 
-    def decided(self, history: Histories) -> list[float]:
-        """Return the share of each pool in `mix`, beside a model that is sure of nothing."""
-        contexts = self.contexts(history)
-        weights = np.array(self.weights) / DEFAULT_WEIGHT
-        none = np.empty(0, dtype=np.int64)
-        seen = [open_query([pool], [1.0]).probabilities(contexts, none)[1][0] for pool in self.pools]
-        known = np.array(seen) * weights[:, None]  # [W, N]
-        matched = known.sum(axis=0)
-        given = np.maximum.accumulate(np.minimum(matched, 1)[::-1])[::-1]
-        shares = known / np.maximum(matched, _TINY)
-        row = np.einsum("m,mn->n", given - np.append(given[1:], 0), self.order_weights[1:])
-        decided: list[float] = (shares @ row).tolist()
-        return decided
-
     def successors(self, histories: Histories, n: int) -> Ids:
         """Return up to n tokens per pool and history that followed its longest known context, each once."""
         return self.query.successors(self.contexts(histories), n)
+
+
+def _square(rows: Sequence[Sequence[float]]) -> F64:
+    """Order weights for every longest match, none (row 0) included. [M, N]"""
+    table: F64 = np.zeros((len(rows) + 1, len(rows)))
+    for m, row in enumerate(rows, 1):
+        table[m, : len(row)] = row
+    return table
 
 
 def _scale_odds(weights: F64, factor: float) -> F64:
@@ -190,14 +146,14 @@ def _scale_odds(weights: F64, factor: float) -> F64:
     return np.asarray(factor * weights / np.maximum(1 - total + factor * total, _TINY))
 
 
-def doubt(top: npt.ArrayLike) -> F64:
+def _doubt(top: float) -> float:
     """What the odds of n-grams beside a model are multiplied by, where its likeliest token has this probability.
 
     So a model's strength is measured at every token: a good one is more often sure. With the starter, SmolLM2 and
     Qwen2.5-Coder this one rule gives lines a higher likelihood than the best constant of each.
     Example: a row whose weights sum to 1/2, beside a token of .9 -> 1/11.
     """
-    return np.asarray(np.maximum(1 - np.asarray(top, dtype=np.float64), 0.0))
+    return max(1 - float(top), 0.0)
 
 
 def _last_tokens(histories: Histories, n: int) -> Ids:

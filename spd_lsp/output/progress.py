@@ -69,19 +69,6 @@ class _Log:
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
-@contextmanager
-def resumable_progress() -> Iterator[ReportProgress]:
-    """The same for a command that can be interrupted and resumed."""
-    import click  # which programs that only complete do without
-
-    try:
-        with progress() as report:
-            yield report
-    except KeyboardInterrupt:
-        click.echo("interrupted; run the same command again to resume", err=True)
-        click.get_current_context().exit(130)
-
-
 def format_bytes(number: int) -> str:
     """Example: 12345 -> `12.3 kB`."""
     return f"{number / 1e6:,.1f} MB" if number >= 1e6 else f"{number / 1e3:.1f} kB"

@@ -34,9 +34,8 @@ class _SafeFormatter(logging.Formatter):
 
 
 def log_to_stderr(verbose: int) -> None:
-    """Log warnings at 0, a line per completion at 1, more from 2 on; never pygls's, which holds whole messages."""
+    """Log warnings at 0, a line per completion at 1, more from 2 on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     level = logging.WARNING if not verbose else logging.INFO if verbose == 1 else logging.DEBUG
     logging.basicConfig(level=level, handlers=[handler])
-    logging.getLogger("pygls").setLevel(logging.WARNING)

@@ -10,26 +10,19 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokenizers import Tokenizer
 
-from spd_lsp.training.tokenizer import END, FILE, PREFIX, SPECIAL, SUFFIX
+from spd_lsp.training.tokenizer import END_ID, FILE_ID, PREFIX_ID, SUFFIX_ID
 
-END_ID, SUFFIX_ID, PREFIX_ID, FILE_ID = (SPECIAL.index(token) for token in (END, SUFFIX, PREFIX, FILE))
-SUFFIX_TOKENS = 256  # of the text after the cursor
-_SUFFIX_CHARACTERS = 1_600  # enough for SUFFIX_TOKENS: code has about four characters per token
-# The prefix has no end token, so each of its lines teaches the model that text continues. But a completion follows
-# the prefix, where every second line may be the last: a higher weight of the ends compensates for that.
-END_WEIGHT = 10.0
-_CHUNK_CHARACTERS = (
-    400,
-    2_600,
-)  # characters around one gap, so that most documents fit in a context of 1,024 tokens
+_SUFFIX_TOKENS = 256  # of the text after the cursor
+_SUFFIX_CHARACTERS = 1_600  # enough for _SUFFIX_TOKENS: code has about four characters per token
+_CHUNK_CHARACTERS = (400, 2_600)  # around one gap, so that most documents fit in a context of 1,024 tokens
 # No gap cuts off the rest of its last line: if a suffix begins with a newline, the gap ends with its line.
 _CUT_SHARES = {"rest": 0.45, "bracket": 0.1, "lines": 0.2, "body": 0.1, "part": 0.15}
 _MAX_BODY_LINES = 24
-BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _MAX_BRACKET_LENGTH = 300  # characters
 # A comment at the start of a file: `#` alone or before a space, to exclude `#include`.
 _FIRST_COMMENT = re.compile(
@@ -39,21 +32,12 @@ _COPYRIGHT = re.compile(r"copyright|licen[cs]e|SPDX-|all rights reserved", re.IG
 _JOINT = re.compile(r"\w+|[^\w\s]+|\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(NamedTuple):
     """A text in three parts: before + middle + after."""
 
     before: str
     middle: str
     after: str
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingDocument:
-    """Token ids; those from `middle` on continue the text at the gap (0: all of them count)."""
-
-    ids: list[int]
-    middle: int = 0
 
 
 def cut_gap(text: str, rng: random.Random) -> Gap:
@@ -66,14 +50,14 @@ def cut_gap(text: str, rng: random.Random) -> Gap:
 def rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to its end, without the newline."""
     start, end = _pick_line(text, rng)
-    first = start + indentation(text[start:end])
+    first = start + _indentation(text[start:end])
     return rng.randint(first, max(first, end - 1)), end
 
 
-def some_lines(text: str, rng: random.Random) -> tuple[int, int]:
+def _some_lines(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span of one to eight lines, with or without the first one's indentation."""
     start, end = _pick_line(text, rng)
-    start += rng.choice((0, indentation(text[start:end])))
+    start += rng.choice((0, _indentation(text[start:end])))
     for _ in range(rng.randint(0, 7)):
         end = _next_line_end(text, end)
     return start, end
@@ -83,11 +67,11 @@ def body(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span of the lines below a random one that are indented deeper, if any, else some lines."""
     for _ in range(8):
         start, end = _pick_line(text, rng)
-        last = _body_end(text, end, indentation(text[start:end]))
+        last = _body_end(text, end, _indentation(text[start:end]))
         if last > end:
-            first = end + 1 + indentation(text[end + 1 : last])
+            first = end + 1 + _indentation(text[end + 1 : last])
             return rng.choice((end, first)), last
-    return some_lines(text, rng)
+    return _some_lines(text, rng)
 
 
 def _body_end(text: str, end: int, depth: int) -> int:
@@ -98,7 +82,7 @@ def _body_end(text: str, end: int, depth: int) -> int:
         following = _next_line_end(text, place)
         line = text[place + 1 : following]
         if line.strip():
-            if indentation(line) <= depth:
+            if _indentation(line) <= depth:
                 return last
             last = following
         if following == len(text):
@@ -113,7 +97,7 @@ def _next_line_end(text: str, end: int) -> int:
     return following if following >= 0 else len(text)
 
 
-def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
+def _part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to a later token boundary of the line."""
     start, end = rest_of_line_span(text, rng)
     joints = [match.end() for match in _JOINT.finditer(text, start, end)]
@@ -123,7 +107,7 @@ def part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
 def rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place in a bracket to its closing one, if any, else the rest of a line."""
     start, end = _pick_line(text, rng)
-    opening = [place for place in range(start, end) if text[place] in BRACKETS]
+    opening = [place for place in range(start, end) if text[place] in _BRACKETS]
     closing = _closes(text, rng.choice(opening)) if opening else 0
     if not closing:
         return rest_of_line_span(text, rng)
@@ -135,7 +119,7 @@ def _closes(text: str, opening: int) -> int:
     """Return where a bracket closes, 0 if that is far off. Brackets in strings count like others."""
     depth = 0
     left = text[opening]
-    right = BRACKETS[text[opening]]
+    right = _BRACKETS[text[opening]]
     for place in range(opening, min(len(text), opening + _MAX_BRACKET_LENGTH)):
         depth += (text[place] == left) - (text[place] == right)
         if not depth:
@@ -157,9 +141,9 @@ def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
 _CUTS = {
     "rest": rest_of_line_span,
     "bracket": rest_of_bracket,
-    "lines": some_lines,
+    "lines": _some_lines,
     "body": body,
-    "part": part_of_line,
+    "part": _part_of_line,
 }
 
 
@@ -171,7 +155,7 @@ def strip_copyright(text: str) -> str:
     return text
 
 
-def indentation(line: str) -> int:
+def _indentation(line: str) -> int:
     """Return the number of blanks that a line begins with."""
     return len(line) - len(line.lstrip())
 
@@ -187,22 +171,20 @@ def split_text(text: str, rng: random.Random) -> Iterator[str]:
         start = end
 
 
-def file_document(path: str, text: str, tokenizer: Tokenizer) -> TrainingDocument:
+def file_document(path: str, text: str, tokenizer: Tokenizer) -> list[int]:
     """Encode a file below its path, and its end: how a model reads the neighbours of a file."""
-    return TrainingDocument([FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID])
+    return [FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID]
 
 
-def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> TrainingDocument:
+def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> list[int]:
     """Encode a gap, suffix first, in at most `length` tokens; the prefix loses its start."""
-    after = tokenizer.encode(gap.after[:_SUFFIX_CHARACTERS]).ids[:SUFFIX_TOKENS]
-    joined = tokenizer.encode(gap.before + gap.middle)
-    first = sum(1 for _, end in joined.offsets if end <= len(gap.before))  # may begin before the gap does
-    lost = max(0, len(after) + len(joined.ids) + 3 - length)
-    head = [SUFFIX_ID, *after, PREFIX_ID]
-    return TrainingDocument([*head, *joined.ids[lost:], END_ID], len(head) + max(0, first - lost))
+    after = tokenizer.encode(gap.after[:_SUFFIX_CHARACTERS]).ids[:_SUFFIX_TOKENS]
+    joined = tokenizer.encode(gap.before + gap.middle).ids
+    lost = max(0, len(after) + len(joined) + 3 - length)
+    return [SUFFIX_ID, *after, PREFIX_ID, *joined[lost:], END_ID]
 
 
-def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[TrainingDocument]:
+def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[list[int]]:
     """Encode a text as several documents, each a chunk of it with one gap."""
     for chunk in split_text(text, rng):
         yield infilling_document(cut_gap(chunk, rng), tokenizer, length)

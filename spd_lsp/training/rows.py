@@ -1,7 +1,9 @@
-"""Turn a package's files into rows of token ids: arrays [rows, length] on disk that can be memory-mapped.
+"""Turn the corpus into rows of token ids: an array [rows, length] on disk that can be memory-mapped.
 
-Some files are one stream of plain text, each below its path. Others have gaps: such a row holds whole documents,
-and before them neighbours, files of the same package. So about half of all tokens are plain.
+A run on a CPU learns from a fraction of the corpus, so every language contributes its share and, within it,
+every package about the same. A quarter of a package's files are one stream of plain text, each below its path.
+The others have gaps: such a row holds whole documents, and before them neighbours, files of the same package. So
+about half of all tokens are plain.
 """
 
 from __future__ import annotations
@@ -10,144 +12,109 @@ import random
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import TrainingDocument, file_document, strip_copyright, with_gaps
+from ngram_builders.arrays import U16
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES
+from spd_lsp.training.documents import file_document, strip_copyright, with_gaps
 
+_LANGUAGE_SHARES = dict.fromkeys(CORPUS_LANGUAGES, 0.05) | {"python": 0.5, "typescript": 0.25}
 _PLAIN_SHARE = 0.25  # of the files
 _NEIGHBOUR_SHARES = (0.0, 0.25, 0.5)  # of a row with gaps; one of them, at random
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One training sequence: ids [length], and which of them count in the held-out loss."""
-
-    ids: list[int]
-    measured: list[bool]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of a package: its path there, and its text."""
-
-    path: str
-    text: str
-
-
-Package = Sequence[SourceFile]  # sorted by path
+def select_files(corpus: Path, budget: int, seed: int) -> dict[str, list[list[Path]]]:
+    """Select files of about `budget` bytes, by language and package. The same seed gives the same files."""
+    languages = [language for language in CORPUS_LANGUAGES if (corpus / language).is_dir()]
+    total = sum(_LANGUAGE_SHARES[language] for language in languages)
+    selected = {}
+    for language in languages:
+        rng = random.Random(seed)
+        folders = sorted(path for path in (corpus / language).iterdir() if path.is_dir())
+        packages = [sorted(path for path in folder.rglob("*") if path.is_file()) for folder in folders]
+        sizes = [sum(path.stat().st_size for path in paths) for paths in packages]
+        cap = even_share(sizes, int(budget * _LANGUAGE_SHARES[language] / total))
+        selected[language] = [sorted(_sample_files(paths, cap, rng)) for paths in packages]
+        rng.shuffle(selected[language])
+    return selected
 
 
-def read_texts(paths: Iterable[Path]) -> Iterator[str]:
-    """Yield the texts of corpus files."""
-    for path in paths:
-        yield path.read_bytes().decode("utf-8")
+def even_share(sizes: Sequence[int], budget: int) -> int:
+    """Return the cap that makes sizes add up to the budget. Example: 1, 5, 9, 11 and 18 give 6: 1 + 5 + 6 + 6."""
+    rest = budget
+    ordered = sorted(sizes)
+    for left, size in zip(range(len(ordered), 0, -1), ordered, strict=True):
+        if size * left >= rest:
+            return rest // left
+        rest -= size
+    return max(sizes, default=0)
 
 
-def read_packages(packages: Iterable[Iterable[Path]], folder: Path) -> Iterator[Package]:
-    """Yield the files of a language's packages, below its folder, without copyright comments."""
-    for paths in packages:
-        texts = ((path, path.read_bytes().decode("utf-8")) for path in paths)
-        yield [SourceFile(path.relative_to(folder).as_posix(), strip_copyright(text)) for path, text in texts]
+def _sample_files(paths: Sequence[Path], cap: int, rng: random.Random) -> list[Path]:
+    """Sample files until the cap in bytes is reached."""
+    taken: list[Path] = []
+    total = 0
+    for path in rng.sample(paths, len(paths)):
+        if total >= cap:
+            break
+        taken.append(path)
+        total += path.stat().st_size
+    return taken
 
 
-def group_by_package(paths: Iterable[Path], folder: Path) -> list[list[Path]]:
-    """Sort files of a language into their packages."""
-    packages: dict[str, list[Path]] = {}
-    for path in sorted(paths):
-        packages.setdefault(path.relative_to(folder).parts[0], []).append(path)
-    return [*packages.values()]
-
-
-def arrange(
-    packages: Iterable[Package], tokenizer: Tokenizer, length: int, seed: int
-) -> tuple[Iterator[Row], Iterator[Row]]:
-    """Return rows of plain text, and rows with gaps, in the order of the packages."""
-    rng = random.Random(seed)
-    stream = array("H")
-    rows: list[Iterator[Row]] = []
-    for files in packages:
-        encoded = [file_document(file.path, file.text, tokenizer).ids for file in files]
-        cut = [place for place in range(len(files)) if rng.random() >= _PLAIN_SHARE]
-        for place in sorted({*range(len(files))} - {*cut}):
-            stream.extend(encoded[place])
-        documents = [
-            (place, document) for place in cut for document in with_gaps(files[place].text, tokenizer, length, rng)
-        ]
-        rows.append(gap_rows(documents, encoded, length, rng))
-    return _plain_rows(stream, length), chain.from_iterable(rows)
-
-
-def _plain_rows(stream: array[int], length: int) -> Iterator[Row]:
-    """Split the stream into rows; an incomplete last row is dropped."""
-    for start in range(0, len(stream) - length + 1, length):
-        yield Row(list(stream[start : start + length]), [True] * length)
+def write_rows(
+    languages: dict[str, list[list[Path]]], corpus: Path, tokenizer: Tokenizer, length: int, seed: int, path: Path
+) -> dict[str, int]:
+    """Write the rows of all languages, shuffled, as ids [rows, length]. Return the number of each language's."""
+    parts = {}
+    for language, packages in languages.items():
+        rng = random.Random(seed)
+        stream = array("H")
+        gaps: list[U16] = []
+        for files in packages:
+            names = [file.relative_to(corpus / language).as_posix() for file in files]
+            texts = [strip_copyright(file.read_text(encoding="utf-8")) for file in files]
+            encoded = [file_document(name, text, tokenizer) for name, text in zip(names, texts, strict=True)]
+            cut = [place for place in range(len(files)) if rng.random() >= _PLAIN_SHARE]
+            for place in sorted({*range(len(files))} - {*cut}):
+                stream.extend(encoded[place])
+            documents = [(at, document) for at in cut for document in with_gaps(texts[at], tokenizer, length, rng)]
+            gaps += (np.array(row, dtype=np.uint16) for row in gap_rows(documents, encoded, length, rng))
+        whole = len(stream) // length * length
+        plain = np.array(stream[:whole], dtype=np.uint16).reshape(-1, length)
+        parts[language] = [*plain, *gaps]
+    rows = np.stack([row for part in parts.values() for row in part])
+    np.random.default_rng(seed).shuffle(rows)
+    temporary = path.with_name(f"new.{path.name}")
+    np.save(temporary, rows)
+    temporary.replace(path)
+    return {language: len(part) for language, part in parts.items()}
 
 
 def gap_rows(
-    documents: Iterable[tuple[int, TrainingDocument]],
-    files: Sequence[Sequence[int]],
-    length: int,
-    rng: random.Random,
-) -> Iterator[Row]:
+    documents: Iterable[tuple[int, list[int]]], files: Sequence[list[int]], length: int, rng: random.Random
+) -> Iterator[list[int]]:
     """Pack whole documents into rows, neighbours before them; a row that no neighbours fill is the last.
 
     documents: each with its file's place among `files`, the encoded files of the package.
     """
     waiting = deque(documents)
     while waiting:
+        # 1. Pack as many documents as fit beside the neighbours' share.
         room = length - int(length * rng.choice(_NEIGHBOUR_SHARES))
-        first, document = waiting.popleft()
+        first, packed = waiting.popleft()
         last = first
-        packed = [document]
-        while waiting and sum(len(one.ids) for one in packed) + len(waiting[0][1].ids) <= room:
+        while waiting and len(packed) + len(waiting[0][1]) <= room:
             last, document = waiting.popleft()
-            packed.append(document)
-        missing = length - sum(len(one.ids) for one in packed)
-        head = _neighbours(files, first, last, missing)
-        if len(head) < missing:
+            packed = [*packed, *document]
+
+        # 2. Fill the row with the files before `first`, nearest last, or after `last`; the farthest is cut.
+        head: list[int] = []
+        for file in (*reversed(files[:first]), *files[last + 1 :]):
+            head = [*file[: length - len(packed) - len(head)], *head]
+        if len(head) + len(packed) < length:
             return
-        measured = [position >= one.middle for one in packed for position in range(len(one.ids))]
-        yield Row([*head, *(token for one in packed for token in one.ids)], [False] * missing + measured)
-
-
-def _neighbours(files: Sequence[Sequence[int]], first: int, last: int, size: int) -> list[int]:
-    """Return so many tokens of the files before `first`, nearest last, or after `last`; the farthest is cut."""
-    ids: list[int] = []
-    for file in (*reversed(files[:first]), *files[last + 1 :]):
-        if len(ids) >= size:
-            break
-        ids = [*file[: size - len(ids)], *ids]
-    return ids
-
-
-def write_training_rows(
-    languages: Iterable[Iterable[Package]], tokenizer: Tokenizer, length: int, seed: int, path: Path
-) -> list[int]:
-    """Write the training rows of each language, shuffled, as ids [rows, length]. Return their numbers."""
-    parts = [
-        [np.array(row.ids, dtype=np.uint16) for rows in arrange(texts, tokenizer, length, seed) for row in rows]
-        for texts in languages
-    ]
-    rows = np.stack([row for part in parts for row in part])
-    np.random.default_rng(seed).shuffle(rows)
-    temporary = path.with_name(f"new.{path.name}")
-    np.save(temporary, rows)
-    temporary.replace(path)
-    return list(map(len, parts))
-
-
-def write_held_out_rows(
-    packages: Iterable[Package], tokenizer: Tokenizer, length: int, seed: int, folder: Path, most: int
-) -> None:
-    """Write at most this many held-out rows of each kind, plain and with gaps: ids, measured [rows, length]."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, arranged in zip(("plain", "gaps"), arrange(packages, tokenizer, length, seed), strict=True):
-        rows = list(arranged)
-        rows = random.Random(seed).sample(rows, min(most, len(rows)))
-        np.save(folder / f"{name}.ids.npy", np.asarray([row.ids for row in rows], dtype=np.uint16))
-        np.save(folder / f"{name}.measured.npy", np.asarray([row.measured for row in rows], dtype=np.bool_))
+        yield [*head, *packed]

@@ -19,7 +19,7 @@ from spd_lsp.api.completer import _public
 from spd_lsp.cli import main
 from spd_lsp.completion import ranking
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER
+from tests.conftest import STARTER_FILES
 
 ROOT = Path(__file__).parents[2]
 CODE = "import os\n\n\ndef names(path):\n    for name in os."
@@ -149,7 +149,9 @@ def test_settings_are_those_of_editors_and_wrong_ones_are_named(completer):
 @pytest.fixture
 def downloaded(monkeypatch, starter_network):
     """The starter stands for every model that an example names."""
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(STARTER / "tokenizer.json"), eos_token="<|endoftext|>")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(STARTER_FILES / "tokenizer.json"), eos_token="<|endoftext|>"
+    )
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name, **options: tokenizer)
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda name, **options: starter_network)
 

@@ -20,13 +20,14 @@ from transformers import (
 )
 
 import spd_lsp
-from ngram_builders.ngrams import ORDERS, count_streams
-from ngram_builders.table.writer import build_columns, write_table
+from ngram_builders.index.query import Signed
+from ngram_builders.index.suffix_array import build_suffix_array
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
+from tests.ngram_builders.small_tables import write_texts
 
 PAD, EOS = 0, 2
 FAMILIES = {
@@ -144,10 +145,7 @@ def test_more_drafts_than_texts_are_kept_as_beams_are(llama):
 def test_ngrams_of_token_ids_decide_what_follows(llama, paper):
     counted = [ids_of(40, 7), ids_of(40, 8)]
     prompt = [*ids_of(10), *counted[0][:6]]
-    texts = [np.array(ids) for ids in counted]
-    mixture = Mixture(
-        [[build_columns(count_streams(texts, orders=ORDERS, vocab_size=VOCABULARY), VOCABULARY)]], [1.0]
-    )
+    mixture = Mixture([[Signed(build_suffix_array(map(np.array, counted)))]], [1.0])
     rule = {"interpolation": "paper", "ranking": "mean"} if paper else {}
     expected = [draft.ids for draft in drafted(llama, prompt, mixture, **rule).best]
     assert expected != [draft.ids for draft in drafted(llama, prompt, **rule).best]
@@ -161,9 +159,7 @@ def test_ngrams_of_tables_are_read_from_their_files(llama, bigram_table):
     table, follows = bigram_table(VOCABULARY)
     [[best, *_]], _ = written(llama, [ids_of(6)], ngrams=table, ngram_weight=100.0)
     assert all(follows[a] == b for a, b in pairwise(best))
-    with pytest.raises(
-        spd_lsp.UserError, match=r"counts 97 tokens, but the model has 96: they belong to different"
-    ):
+    with pytest.raises(spd_lsp.UserError, match=r"has 97 tokens, but the model has 96: they belong to different"):
         written(llama, [ids_of(6)], ngrams=bigram_table(VOCABULARY + 1)[0])
 
 
@@ -234,18 +230,7 @@ def bigram_table(tmp_path):
     def make(vocabulary):
         ids = np.random.default_rng(3).permutation(np.arange(3, vocabulary))
         path = tmp_path / f"{vocabulary}.ngt"
-        counts = count_streams([ids] * 3, orders=ORDERS, vocab_size=vocabulary)
-        write_table(
-            path,
-            [counts],
-            fingerprint="ids",
-            vocab_size=vocabulary,
-            orders=ORDERS,
-            min_count={},
-            tokens=counts.counts.sum().item(),
-            files=3,
-            sources={},
-        )
+        write_texts(path, [ids.tolist()] * 3, vocabulary)
         return path, dict(zip(ids.tolist(), ids[1:].tolist(), strict=False))
 
     return make

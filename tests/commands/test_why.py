@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
-from ngram_builders.attribution import Query, attribute
-from ngram_builders.sources.filters import decode_source
-from ngram_builders.table.reader import Table
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER
 from tests.ngram_builders.small_tables import writer
 
 SHOP = """class Shop:
@@ -48,9 +41,7 @@ def shop(tmp_path, run, monkeypatch):
 
 def test_a_line_is_found_in_every_file_that_has_it(run, shop):
     lines = run("ngrams", "why", "return self.register.record(price, item)").splitlines()
-    assert re.fullmatch(
-        r"shop: 100% stands in its files; \d+ of \d+ tokens end n-grams of 3 or more, up to 6", lines[0]
-    )
+    assert lines[0] == "shop: 100% stands in its files"
     assert lines[1].split("   ")[0].strip() == "return self.register.record(price, item)"
     assert lines[1].endswith("3 places, 3 files")
     source = "return self.register.record(price, item)"
@@ -58,7 +49,7 @@ def test_a_line_is_found_in_every_file_that_has_it(run, shop):
         f"    {file}:{line}:{column}: {source}"
         for file, line, column in (("bank.py", 4, 5), ("copy.py", 4, 5), ("shop.py", 4, 9))
     ]
-    assert re.match(r"python \(built in\): .*; its texts are not kept here, so no files are known", lines[5])
+    assert len(lines) == 5
 
 
 def test_a_text_from_two_places_is_split_where_they_meet(run, shop):
@@ -83,39 +74,9 @@ def test_any_piece_of_a_file_is_found_where_it_was_cut_from(run, shop):
         assert place in found
 
 
-SOURCES = Path(__file__).parents[2] / "ngram_builders" / "sources"
-
-
-@pytest.mark.slow
-def test_as_many_places_are_named_as_a_search_in_the_files_finds(run, registry, tmp_path):
-    """However a text was cut into tokens there: what stands before it, and behind it, decides that."""
-    folder = tmp_path / "sources"
-    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    run("build-ngrams", folder)
-    [table], tokens = registry.tables(), ModelTokenizer(STARTER)
-    tables, files = (
-        [Table.open(path) for path in table.paths],
-        [(decode_source(path.read_bytes(), "")[0] or "").encode() for path in folder.rglob("*.py")],  # masked
-    )
-    lines, chance, asked = b"".join(files).decode().splitlines(), random.Random(29), 0
-    while asked < 50:
-        words = re.findall(r"\w+|\W", chance.choice(lines).strip())
-        first = chance.randrange(max(1, len(words) - 2))
-        text = "".join(words[first : first + chance.randrange(2, 12)]).strip()
-        if sum(content.count(text.encode()) for content in files) and len(text) > 3:
-            query = Query.of(tokens.encode(text), tokens.bytes_of)
-            found = attribute(query, tables, table, tokens.bytes_of).passages
-            assert [len(one.spots) for one in found] == [sum(content.count(text.encode()) for content in files)], (
-                text
-            )
-            asked += 1
-
-
 def test_what_stands_nowhere_is_attributed_to_no_file(run, shop):
     output = run("ngrams", "why", "zebra.gallop(over=the_hills)")
-    assert output.startswith(
-        "shop: 0% stands in its files; none of its n-grams of 3 tokens or more is in the text"
-    )
+    assert output.startswith("shop: 0% stands in its files\n")
     assert ".py:" not in output
 
 
@@ -128,17 +89,15 @@ def test_a_file_that_changed_since_is_said_to(run, shop):
     assert [line.endswith("(the file has changed since)") for line in lines[1:]] == [False, True, True]
 
 
-def test_an_imported_table_tells_what_its_ngrams_hold(run, shop, tmp_path):
+def test_an_imported_table_tells_what_stands_in_it_and_knows_no_files(run, shop, tmp_path):
     run("ngrams", "export", "shop", tmp_path / "team.ngt")
     run("ngrams", "import", tmp_path / "team.ngt")
     output = run("ngrams", "why", "return self.register.record(price, item)", "--name", "team")
-    assert re.fullmatch(
-        r"team: \d+ of \d+ tokens end n-grams of 3 or more, up to 6; its texts are not kept here, .*\n", output
-    )
+    assert output == "team: 100% stands in its files\n  return self.register.record(price, item)\n"
 
 
 def test_a_table_of_another_model_is_not_asked(run, shop, registry):
-    registry.install("other", writer(5, 7), roots=[shop])
+    registry.install("other", [writer(5, 7)], roots=[shop])
     assert "other was not asked: it was built for another model" in run("ngrams", "why", "return self")
     assert json.loads(run("ngrams", "why", "return self", "--json"))["skipped"] == ["other"]
 
@@ -150,17 +109,15 @@ def test_what_cannot_be_answered_is_one_sentence(run, shop, tmp_path, monkeypatc
     empty.mkdir()
     monkeypatch.chdir(empty)
     assert f"no n-gram table serves {empty}; run spd-lsp build-ngrams there" in run("ngrams", "why", "x", status=1)
-    assert "python (built in): " in run("ngrams", "why", "import os", "--file", Path("x.py"))
 
 
-def test_what_was_written_beside_a_table_is_asked_with_it(run, shop):
-    (shop / "large.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(400)), encoding="utf-8")
-    run("build-ngrams", shop)
+def test_all_shards_of_a_table_are_asked(run, shop, monkeypatch):
+    monkeypatch.setattr("ngram_builders.build.SHARD_TOKENS", 60)
     (shop / "copy.py").write_text("def gallop(zebra):\n    return zebra.over(the_hills)\n", encoding="utf-8")
-    run("ngrams", "rebuild", "--incremental", "shop")
-    assert "segments   1, with what changed since" in run("ngrams", "show", "shop")
+    run("build-ngrams", shop)
+    assert "shards     3" in run("ngrams", "show", "shop")
     [tokens] = re.findall(r"tokens +([\d,]+)", run("ngrams", "show", "shop"))
-    assert re.search(rf"n-grams shop +{tokens} tokens, .* in 2 files, checksums match", run("doctor"))
+    assert re.search(rf"n-grams shop +{tokens} tokens, .* in 3 files, checksums match", run("doctor"))
     lines = run("ngrams", "why", "return self.register.record(price, item)").splitlines()
     assert [line.strip().split(":")[0] for line in lines[2:4]] == ["bank.py", "shop.py"]
     assert lines[1].endswith("2 places, 2 files")

@@ -180,7 +180,7 @@ def test_what_follows_is_not_closed_again_by_what_was_written_there(name: str) -
 @pytest.fixture(scope="module")
 def completer() -> Completer:
     tokens = ModelTokenizer(STARTER)
-    return Completer(load(STARTER, "cpu"), tokens, ServingTables(None, tokens.fingerprint, {}), Settings())
+    return Completer(load(STARTER, "cpu"), tokens, ServingTables(None, tokens.fingerprint), Settings())
 
 
 @pytest.mark.slow

@@ -10,10 +10,8 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER, TinyModel
@@ -44,7 +42,7 @@ def registry(tmp_path):
 
 @pytest.fixture
 def completer(network, tokens, registry):
-    tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER))
+    tables = ServingTables(registry, tokens.fingerprint)
     return Completer(network, tokens, tables, Settings(min_probability=0.0))
 
 
@@ -78,18 +76,18 @@ def texts(answer):
 def test_a_repository_s_habits_are_completed_once_they_were_counted(completer, registry, tokens, repository):
     file = repository / "fifth.py"
     before = completer.complete(ASKED, len(ASKED), "python", file)
-    assert "nicator.quench_all(depth=4)" not in texts(before)
+    assert not any(text.startswith("nicator.quench_all") for text in texts(before))
     teach(repository, registry, tokens)
     completer.run_idle_work(0.0)
     after = completer.complete(ASKED, len(ASKED), "python", file)
-    assert "nicator.quench_all(depth=4)" in texts(after)
-    assert after.ngrams == ("mine", "python")
+    assert any(text.startswith("nicator.quench_all") for text in texts(after))
+    assert after.ngrams == ("mine",)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k):
     settings = Settings(drafts=k, max_tokens=8, decoder="superposed")
-    completer = Completer(network, tokens, ServingTables(None, tokens.fingerprint, {}), settings)
+    completer = Completer(network, tokens, ServingTables(None, tokens.fingerprint), settings)
     text = "try:\n    import numpy\nexcept "
     answer = completer.complete(text, len(text), "python")
     assert 1 <= len(answer.completions) <= k
@@ -101,7 +99,7 @@ def test_drafts_are_read_best_first_where_a_model_can_go_on_from_any(tokens, for
     model = load(STARTER, "cpu")
     model.forks_are_free, read, read_draft = forks_are_free, [], model.read_draft
     model.read_draft = lambda draft: read.append(draft) or read_draft(draft)
-    completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint, {}), Settings(max_tokens=6))
+    completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint), Settings(max_tokens=6))
     answer = completer.complete(ELSEWHERE, len(ELSEWHERE), "python", explicit=True)
     assert answer.completions
     assert len(read) == (answer.passes - 1 if forks_are_free else 0)
@@ -155,8 +153,8 @@ def {name}(frobnicator):
 
 def complete_in_first(network, tokens, registry, repository):
     """Complete behind `if` in first.py, which is open and whose line is no longer written."""
-    live = LiveIndex(IncrementalTokenizer(tokens))
-    tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
+    open_files = OpenFiles(tokens)
+    tables = ServingTables(registry, tokens.fingerprint, open_files)
     source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
     file = repository / "first.py"
     completer = Completer(network, tokens, tables, Settings())
@@ -171,3 +169,35 @@ def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, rep
     assert best.is_copy
     assert (best.match.count, best.match.places, best.match.files) == (3, 3, 3)
     assert not any(other.is_copy for other in others)
+
+
+class Stop(Exception):
+    """Nobody waits any more."""
+
+
+def test_a_model_that_was_stopped_anywhere_completes_as_a_fresh_one_does(tokens, registry):
+    """In the document that it was stopped in and in another one."""
+
+    def completer_of() -> Completer:
+        return Completer(load(STARTER, "cpu"), tokens, ServingTables(registry, tokens.fingerprint), Settings())
+
+    def completed(completer: Completer, source: str) -> list[tuple[str, float]]:
+        found = completer.complete(source, len(source), "python", explicit=True).completions
+        return [(one.text, one.probability) for one in found]
+
+    long = "".join(HABIT.format(name=f"habit_{number}") for number in range(12)) + ASKED
+    expected = {source: completed(completer_of(), source) for source in (long, ELSEWHERE)}
+    stopped = completer_of()
+    for steps in (0, 1, 2, 4, 9):
+
+        def check(left: list[None] = [None] * steps) -> None:  # counts down
+            if not left:
+                raise Stop
+            left.pop()
+
+        with pytest.raises(Stop):
+            stopped.complete(long, len(long), "python", explicit=True, check=check)
+        for source in (ELSEWHERE, long):
+            for (text, p), (wanted, q) in zip(completed(stopped, source), expected[source], strict=True):
+                assert text == wanted and p == pytest.approx(q, abs=0.01)
+        stopped.model.crop(5)  # read again in the next round

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from tokenizers import AddedToken
 
-from ngram_builders.table.suffix_array import Occurrence, SearchedTexts, build_suffix_array, find_occurrences
+from ngram_builders.index.occurrences import Occurrence, SearchedTexts, find_occurrences
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import OfferInputs
 from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match, rank_candidates
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.ngrams.open_documents import OpenDocument
 from tests.completion.vocabularies import save_tokenizer
 from tests.conftest import STARTER
 
@@ -34,8 +34,7 @@ def ask(tokens):
         healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Occurrence(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
-        document = OpenDocument("", None, "python", source)
-        inputs = OfferInputs(document, len(source), texts, places, dict, WITH_NGRAMS)
+        inputs = OfferInputs(texts, places, dict, WITH_NGRAMS)
         return rank_candidates(said, texts.continuations(places), WITH_NGRAMS, inputs.can_be_offered)
 
     return ask
@@ -68,6 +67,14 @@ def test_what_a_draft_says_of_a_copy_counts_beside_its_match(ask):
     unwritten = ask(FOUND)[0]
     assert texts([*said, unwritten]) == ["read_text().split()"] * 3
     assert unwritten.probability < said[0].probability < said[1].probability
+
+
+def test_a_draft_is_no_less_likely_because_other_texts_stand_behind_a_short_match(ask):
+    """The likeliest draft of a model stood once behind a line end, as did eighteen others: it was hidden."""
+    others = [(1, f"other_{n}()\n", n) for n in range(18)]
+    [alone] = ask([], drafts=("name",), probabilities=(0.6,))
+    found = ask([(1, "name\n", 19), *others], drafts=("name",), probabilities=(0.6,))
+    assert found[0].text == "name" and found[0].probability == alone.probability
 
 
 def test_a_draft_that_is_a_copy_is_offered_once_and_says_where_it_stands(ask):
@@ -107,9 +114,7 @@ def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
         tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
     code = "while quagga:\n    z = kindle()\n    break\n".replace("\n", "\n" + "    " * levels)
     known = f"while other:\n    f()\n\n\n{'    ' * levels}{code}\nother = 1\n"
-    texts = SearchedTexts(
-        build_suffix_array([np.array(tokens.encode(known))], tokens.end_of_text, tokens.vocab_size)
-    )
+    texts = SearchedTexts(build_suffix_array([with_boundaries(tokens.encode(known), tokens.end_of_text)]))
     source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
     prompt = tokens.prompt(context.before, context.after)

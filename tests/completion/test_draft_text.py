@@ -11,7 +11,6 @@ from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import find_end, trim_draft
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
@@ -63,7 +62,7 @@ class Stopped(Exception):
 @pytest.fixture(scope="module")
 def completer() -> Completer:
     tokens = ModelTokenizer(STARTER)
-    tables = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
+    tables = ServingTables(None, tokens.fingerprint)
     return Completer(load(STARTER, "cpu"), tokens, tables, Settings(min_probability=0.0))
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.diagnosis import _fill_format
+from spd_lsp.commands.doctor import fill_format
 from spd_lsp.completion.fill_formats import FILL_FORMATS, check_not_for_edits
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 from tests.completion.vocabularies import save_tokenizer
@@ -59,7 +59,9 @@ SENTENCEPIECE = {
 
 def shown_prompt(tokens):
     """A prompt's tokens in a row. The blank at the cursor is taken back: it begins the next word."""
-    return "".join(tokens.tokenizer.id_to_token(i) for i in tokens.prompt(BEFORE, AFTER, settled=SETTLED).ids)
+    return "".join(
+        tokens.vocabulary.tokenizer.id_to_token(i) for i in tokens.prompt(BEFORE, AFTER, settled=SETTLED).ids
+    )
 
 
 @pytest.mark.parametrize("family", GOLDEN)
@@ -120,7 +122,7 @@ def test_a_folders_name_tells_models_of_the_same_type_and_tokens_apart(place, ex
     folder.mkdir(parents=True)
     tokens = save_tokenizer(folder, specials=QWEN, config={"model_type": "qwen2"})
     assert (tokens.fill_format and tokens.fill_format.name) == expected
-    finding = _fill_format(tokens, folder)
+    finding = fill_format(tokens)
     assert ("has the tokens of the format qwen, but was not trained with them" in finding.text) == (not expected)
 
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.offer import can_be_offered, keep_parseable, usable_completions
-from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions
-from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.completion.offer import can_be_offered, usable_completions, without_broken
+from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions, is_variant
 from tests.completion.places import context_at
 
 LINE = context_at("line", "    ", "")
@@ -105,14 +104,12 @@ def test_a_line_of_signs_may_be_repeated():
     assert [completion.text for completion in usable_completions([("],\n", -0.1)], place)] == ["],"]
 
 
-@pytest.mark.parametrize("language", ["python", None, "sql"])
-def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
-    drafts = usable_completions([("a b)", -0.1), ("a, b)", -0.2)], context_at(left="y = f("))
-    source = "x = 1\ny = f(\nz = 3\n"
-    document, cursor = OpenDocument("", None, language, source), source.index("f(") + 2
-    kept = keep_parseable(drafts, document, cursor, 2)
-    assert [draft.text for draft in kept] == (["a, b)"] if language == "python" else ["a b)", "a, b)"])
-    assert len(keep_parseable(drafts, document, cursor, 1)) == 1
+@pytest.mark.parametrize("language", ["python", "sql"])
+def test_lines_that_cannot_be_code_are_dropped_where_the_language_is_known(language):
+    place = context_at(left="y = f(", after=")\nz = 3\n", language=language)
+    lines = [Completion("a b", 0.4), Completion("a, b", 0.3), Completion("a c", 0.2, ends=False)]
+    kept = [one.text for one in without_broken(lines, place, 3)]
+    assert kept == (["a, b", "a c"] if language == "python" else ["a b", "a, b", "a c"])
 
 
 @pytest.mark.parametrize(
@@ -134,6 +131,14 @@ def test_drafts_that_cannot_be_code_are_dropped_where_the_language_is_known(lang
 def test_each_place_goes_to_what_adds_most_to_the_line_and_to_its_word(drafts, names, expected):
     completions = [Completion(text, probability) for text, probability in drafts.items()]
     assert [one.text for one in choose_completions(completions, {}, names, "x = co", 3)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [("rows", "rows(", True), ("rows():", "rows(", True), ("rows", "rows(a)", False), ("rows", "row", False)],
+)
+def test_texts_that_differ_by_signs_at_the_end_are_variants(text, other, expected):
+    assert is_variant(text, other) is is_variant(other, text) is expected
 
 
 def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():

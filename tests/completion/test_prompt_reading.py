@@ -15,13 +15,12 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.fill_formats import FILL_FORMATS
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.no_model import NoModel
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
+from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
-from tests.conftest import STARTER
+from tests.conftest import STARTER_FILES
 
-MEAN, P95 = 3, 20  # tokens that a key may cost
+MEAN, P95 = 3.2, 20  # tokens that a key may cost
 FORMATS = {one.name: one for one in FILL_FORMATS}
 KEY = re.compile(r"\n[ \t]*|.", re.DOTALL)  # Enter brings the indentation of the next line
 CLOSERS = {"(": ")", "[": "]", "{": "}", '"': '"', "'": "'"}
@@ -47,8 +46,8 @@ class Typist:
 
     def __init__(self, folder: Path, fill_format: str, context_tokens: int) -> None:
         tokens = tokenizer(folder, fill_format)
-        live = LiveIndex(IncrementalTokenizer(tokens))
-        tables = ServingTables(None, tokens.fingerprint, {}, live)
+        open_files = OpenFiles(tokens)
+        tables = ServingTables(None, tokens.fingerprint, open_files)
         settings = Settings(drafts=1, max_tokens=1, context_tokens=context_tokens)
         self.model = NoModel(tokens.vocab_size, tokens.end_of_text)
         self.completer = Completer(self.model, tokens, tables, settings)
@@ -79,7 +78,7 @@ def tokenizer(folder: Path, fill_format: str) -> ModelTokenizer:
     """The starter's vocabulary with the special tokens of a format, chosen by the model's type."""
     chosen = FORMATS.get(fill_format)
     marks = [] if chosen is None else [*chosen.marks, *chosen.family_tokens]
-    extended = Tokenizer.from_file(str(STARTER / "tokenizer.json"))
+    extended = Tokenizer.from_file(str(STARTER_FILES / "tokenizer.json"))
     extended.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
     extended.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text("{}")

@@ -7,7 +7,17 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.ranking import WITH_NGRAMS, Match, at_most_one_right, calibrate
+from ngram_builders.index.occurrences import Occurrence
+from spd_lsp.completion.ranking import (
+    WITH_NGRAMS,
+    Completion,
+    Match,
+    at_most_one_right,
+    beginnings,
+    calibrate,
+    choose_completions,
+    rank_candidates,
+)
 
 PROBABILITY = st.floats(0, 1)
 POSITIVE = st.integers(1, 40)
@@ -31,3 +41,26 @@ def test_at_most_one_completion_of_a_place_is_right(p: list[float]):
     assert lowered[:1] == best_first[:1]
     assert sum(lowered) <= 1 + 1e-9
     assert all(0 <= one <= before for one, before in zip(lowered, best_first, strict=True))
+
+
+def test_a_beginning_is_at_most_as_probable_as_the_first_draft_leaves():
+    drafts = [Completion("compute(x)", 0.7), Completion("copy(x)", 0.1)]
+    found = beginnings(
+        [("compute(", 0.0), ("copy(", 0.0), ("other(", 0.0)], drafts, WITH_NGRAMS, lambda text: True
+    )
+    assert found.keys() == {"compute(", "copy("}
+    assert found["compute("] > 0.7 and found["copy("] <= 0.3 + 1e-9
+
+
+def test_what_saves_no_more_than_a_step_down_the_list_gives_way_to_what_does():
+    texts = {"first(argument)": 0.5, "ab": 0.3, "another(x)": 0.02}
+    drafts = [Completion(text, p, ends=False) for text, p in texts.items()]
+    chosen = choose_completions(drafts, {"first(": 0.5}, {}, "", 2)
+    assert [one.text for one in chosen] == ["first(argument)", "another(x)"]
+
+
+def test_of_many_copies_behind_the_same_match_the_most_frequent_are_kept():
+    rare = [(Occurrence(9, number, (number,)), f"rare{number}") for number in range(10)]
+    often = [(Occurrence(9, document, (99,)), "often") for document in (20, 21)]
+    ranked = rank_candidates([], [*rare, *often], WITH_NGRAMS, lambda text: True)
+    assert len(ranked) < 11 and "often" in [one.text for one in ranked]

@@ -10,7 +10,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingResult, Draft
-from spd_lsp.models.checkpoint.hub import built_in_tables, known_languages
+from spd_lsp.models.checkpoint.hub import known_languages
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
@@ -79,7 +79,7 @@ def parts():
 @pytest.fixture
 def completer(parts):
     network, tokens = parts
-    tables = ServingTables(None, tokens.fingerprint, built_in_tables(STARTER))
+    tables = ServingTables(None, tokens.fingerprint)
     return Completer(network, tokens, tables, Settings(min_probability=0.0), languages=known_languages(STARTER))
 
 
@@ -88,12 +88,12 @@ def answers(completer, source, language="python"):
     return [completer.complete(source, len(source), language, explicit=explicit) for explicit in (False, True)]
 
 
-@pytest.mark.parametrize("line", ["    return found\n", "    found.append(row)", "    found.sort()"])
+@pytest.mark.parametrize("line", ["    return found", "    found.append(row)", "    found.sort()"])
 def test_at_the_end_of_a_finished_line_nothing_is_offered_but_to_one_who_asks(completer, line):
-    typed, asked = answers(completer, STATEMENTS + line.rstrip("\n"))
+    typed, asked = answers(completer, STATEMENTS + line)
     assert typed.completions == []
     assert typed.reason == "nothing is likely enough here"
-    assert asked.completions
+    assert asked.completions or line.endswith("(row)")  # behind which stand only `.` and `[`, which are no code
 
 
 def test_if_the_best_draft_is_empty_the_others_are_for_those_who_ask(completer, monkeypatch):
@@ -125,16 +125,17 @@ def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(complete
     assert bool(answers(completer, STATEMENTS + line)[0].completions) is needs_name
 
 
-def test_below_the_floor_is_only_for_those_who_ask(completer):
+def test_what_is_below_the_floor_comes_first_only_for_those_who_ask(completer):
     source = STATEMENTS + "    found = []\n    for name in os.listdir(path):\n        found.app"
     every = answers(completer, source)[1].completions
-    first = every[0].probability
-    completer.apply_settings(Settings(min_probability=first))
-    typed, asked = answers(completer, source)
-    assert typed.completions == [completion for completion in every if completion.probability >= first]
-    assert asked.completions == every
-    completer.apply_settings(Settings(min_probability=math.nextafter(first, 1)))
-    assert answers(completer, source)[0].reason == "nothing is likely enough here"
+    highest = max(one.probability for one in every)
+    for floor in (every[0].probability, math.nextafter(every[0].probability, 1), math.nextafter(highest, 1)):
+        completer.apply_settings(Settings(min_probability=floor))
+        typed, asked = answers(completer, source)
+        first = next((n for n, one in enumerate(every) if one.probability >= floor), len(every))
+        assert typed.completions == [one for one in every[first:] if first == 0 or one.is_rated or one.is_name]
+        assert asked.completions == every
+    assert typed.reason == "nothing is likely enough here"
 
 
 @pytest.mark.parametrize("explicit", [False, True])
@@ -142,6 +143,15 @@ def test_inside_a_word_nothing_is_offered_even_to_one_who_asks(completer, explic
     source = STATEMENTS.replace("(path)", "(größe)")
     answer = completer.complete(source, source.index("größe") + 3, "python", explicit=explicit)
     assert (answer.completions, answer.reason) == ([], "the cursor is inside a word")
+
+
+@pytest.mark.parametrize(
+    "typed", ['    password = "', '    connect(path, db_pass="hun', "    return {'secret': '"]
+)
+def test_in_the_value_of_what_is_called_secret_nothing_is_offered_even_to_one_who_asks(completer, typed):
+    for answer in answers(completer, STATEMENTS + typed):
+        assert (answer.completions, answer.reason, answer.passes) == ([], "a secret is being written", 0)
+    assert answers(completer, STATEMENTS + "    password = os.environ[")[1].reason == ""
 
 
 @pytest.mark.parametrize("language", ["sql", "css", "ruby", "log", None])

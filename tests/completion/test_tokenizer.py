@@ -13,7 +13,7 @@ from tokenizers import AddedToken
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.completion.vocabularies import save_tokenizer
-from tests.conftest import STARTER
+from tests.conftest import STARTER, STARTER_FILES
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_special_token_spelled_in_source_is_text(tokens):
 
 def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_path):
     def saved(name, **changes):
-        rules = json.loads((STARTER / "tokenizer.json").read_text(encoding="utf-8"))
+        rules = json.loads((STARTER_FILES / "tokenizer.json").read_text(encoding="utf-8"))
         folder = tmp_path / name
         folder.mkdir()
         (folder / "tokenizer.json").write_text(
@@ -71,7 +71,7 @@ def test_runs_of_blanks_that_are_added_tokens_keep_the_indentation(tmp_path):
     tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
     source = "def f():\n    if x:\n        y()\n"
     ids = tokens.encode(source)
-    assert tokens.tokenizer.token_to_id(" " * 8) in ids
+    assert tokens.vocabulary.tokenizer.token_to_id(" " * 8) in ids
     assert tokens.bytes_of(ids) == source.encode()
     assert not any(map(tokens.ends, ids))
 
@@ -82,7 +82,7 @@ def test_added_letters_are_text_and_undeclared_marks_in_source_are_characters(tm
     tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=added)
     source = "x = 'õ<|fim_prefix|>'"
     ids = tokens.encode(source)
-    assert tokens.tokenizer.token_to_id("õ") in ids
+    assert tokens.vocabulary.tokenizer.token_to_id("õ") in ids
     assert tokens.id_of("<|fim_prefix|>") not in ids
     assert tokens.bytes_of(ids) == source.encode()
 
@@ -94,7 +94,7 @@ def test_tags_of_html_are_text(tmp_path):
     tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=added)
     source = "".join(tags) + "<mask>"
     ids = tokens.encode(source)
-    assert ids[:5] == [tokens.id_of(name) for name in tags]
+    assert ids[:5] == [tokens.vocabulary.tokenizer.token_to_id(name) for name in tags]
     assert not any(map(tokens.ends, ids))
     assert tokens.bytes_of(ids) == source.encode()
     assert tokens.is_special("<unused7>")
@@ -102,7 +102,7 @@ def test_tags_of_html_are_text(tmp_path):
 
 def test_the_end_of_text_is_that_of_the_configuration_if_its_name_is_unknown(tmp_path):
     tokens = save_tokenizer(tmp_path, specials=["<begin>", "<finis>"], config={"eos_token_id": [258, 257]})
-    assert tokens.tokenizer.id_to_token(tokens.end_of_text) == "<finis>"
+    assert tokens.vocabulary.tokenizer.id_to_token(tokens.end_of_text) == "<finis>"
     with pytest.raises(UserError, match="expected a tokenizer with an end-of-text token"):
         save_tokenizer(tmp_path, specials=["<begin>", "<finis>"], config={"eos_token_id": 5})
 

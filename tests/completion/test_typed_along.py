@@ -81,7 +81,7 @@ def test_an_explicit_request_is_not_answered_by_what_typing_asked_for():
 
 
 def found_texts(recent: RecentResults, request: CompletionRequest) -> list[str]:
-    result = recent.find(request, lambda result: result.index_revision == 0)
+    result = recent.find(request, 0)
     return [draft.text for draft in result.completions] if result else []
 
 
@@ -182,6 +182,19 @@ def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_th
     ):
         left = remaining(previous, CompletionResult(drafts), typed)
         assert left is not None and [one.text for one in left.completions] == texts_left
+
+
+@pytest.mark.parametrize(
+    ("typed", "seconds", "asks_again"),
+    [("c", 0.01, False), ("c", 1.0, False), ("cu", 0.01, True), ("co", 0.01, True), ("co", 1.0, False)],
+)
+def test_the_model_is_asked_again_where_drafts_are_few_or_the_best_was_not_typed(
+    typed: str, seconds: float, asks_again: bool
+):
+    """Unless it answers too late for that."""
+    drafts = ["compute(y)", "cut(y)", "cup(y)", "cutout(y)", "cube(y)"]
+    result = dataclasses.replace(result_of(*drafts), seconds=seconds, limit=5)
+    assert advance(result, typed).needs_refresh == asks_again
 
 
 def test_the_draft_that_stays_first_is_shown_without_a_probability_that_would_not_put_it_there():

@@ -13,7 +13,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.llama.pre_tokenizers import PATTERNS, pre_tokenizer
+from tests.pre_tokenizers import PATTERNS, pre_tokenizer
 
 
 def save_tokenizer(

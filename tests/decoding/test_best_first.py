@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spd_lsp.decoding import best_first as module
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
-from spd_lsp.evaluation.beam_search import beam
+from spd_lsp.evaluation.decoders import beam
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
@@ -98,6 +98,14 @@ def test_a_draft_that_may_become_the_best_is_read():
     found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=6))
     assert found.best[0] == Draft((6, END), pytest.approx(math.log(0.45 * 0.9), abs=1e-3))
     assert (6,) in model.seen
+
+
+def test_the_likeliest_draft_is_read_next_whatever_its_length():
+    rows = {(): {5: 0.55, 6: 0.41, 7: 0.04}, (5,): {8: 0.6}, (6,): {9: 0.9}, (6, 9): {END: 0.99}}
+    model = Scripted(rows, {})
+    best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=4))
+    assert model.seen[:5] == [(), (5,), (6,), (6, 9), (5, 8)]
+    assert (7,) not in model.seen
 
 
 def test_a_draft_borrows_from_one_that_ends_in_its_own_last_token():

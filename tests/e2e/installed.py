@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 FOLDER = Path(os.environ.get("SPD_LSP_EDITORS", Path.home() / ".cache" / "spd-lsp-editors"))
-HOW = "editors/README.md says how to install it"
+HOW = "CONTRIBUTING.md says how to install it"
 
 # Other Python language servers, as people run them beside ours.
 SECOND_SERVERS = {

@@ -17,12 +17,8 @@ from tests.processes import wait_until
 
 SIDEKICK = os.environ.get("SPD_LSP_SIDEKICK", "")
 NEWEST = next((program for program in neovims() if version(program) >= (0, 11)), "")
-SOURCE = """def area(width, height):
-    # the width counts
-    if height:
-        return width * height
-    return 0
-"""
+SOURCE = "".join(f"shape{n} = area({n}{n}, width, height)\n" for n in range(4))
+AFTER_TWO = SOURCE.replace("height", "length", 2)
 
 pytestmark = [
     pytest.mark.e2e,
@@ -34,7 +30,7 @@ INIT = f"""
 vim.o.swapfile = false
 vim.opt.runtimepath:append({json.dumps(str(ROOT / "editors" / "nvim"))})
 vim.opt.runtimepath:append({json.dumps(SIDEKICK)})
-require("spd_lsp").setup({{ keys = false, init_options = {{ nextEdits = true, model = "none" }} }})
+require("spd_lsp").setup({{ keys = false, init_options = {{ model = "none" }} }})
 require("sidekick.config").is_copilot = function(client)
   return client == "spd_lsp" or client.name == "spd_lsp"
 end
@@ -42,7 +38,7 @@ require("sidekick").setup({{}})
 """
 
 
-def test_a_renamed_parameter_is_marked_jumped_to_and_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_change_made_twice_is_marked_jumped_to_and_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "init.lua").write_text(INIT)
@@ -50,15 +46,14 @@ def test_a_renamed_parameter_is_marked_jumped_to_and_applied(tmp_path: Path, mon
     editor = Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / "shapes.py"), program=NEWEST)
     try:
         wait_until("the server answers", lambda: editor.lua(READY) == ["spd_lsp"])
-        editor("input", "gg0fwcwbreadth<Esc>")
+        editor("input", "gg/height<CR>cwlength<Esc>n.")
         wait_until("sidekick shows an edit", lambda: editor.lua("return require('sidekick.nes').have()"))
-        assert editor.cursor[0] == 0
+        assert editor.text == AFTER_TWO
         assert editor.lua("return require('sidekick').nes_jump_or_apply()")
-        wait_until("the cursor is there", lambda: editor.cursor == (3, 15))
+        wait_until("the cursor is there", lambda: editor.cursor == (2, SOURCE.index("height")))
         assert editor.lua("return require('sidekick').nes_jump_or_apply()")
-        expected = SOURCE.replace("(width", "(breadth").replace("return width", "return breadth")
-        wait_until("it is applied", lambda: editor.text == expected)
+        wait_until("it is applied", lambda: editor.text == SOURCE.replace("height", "length", 3))
         editor("input", "u")
-        wait_until("it is undone", lambda: editor.text == expected.replace("return breadth", "return width"))
+        wait_until("it is undone", lambda: editor.text == AFTER_TWO)
     finally:
         editor.quit()

@@ -53,6 +53,13 @@ def test_the_menu_is_in_the_order_of_the_probabilities(window: Window):
     assert not any(row.evaluate("it => it.scrollWidth > it.clientWidth") for row in shown), "cut off"
 
 
+def test_a_key_right_behind_a_bracket_that_was_just_typed_lists_the_drafts(window: Window):
+    window.press("Control+a", "Delete")
+    window.type("add(")
+    window.press("Control+Space")
+    window.until("the menu lists drafts", lambda: len(window.menu) == len(DRAFTS))
+
+
 def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_only(window: Window):
     window.open_menu()
     window.press("Escape", "Enter")

@@ -10,13 +10,10 @@ import pytest
 from ngram_builders.errors import UserError
 from spd_lsp.completion.ranking import WITH_NGRAMS, Match, calibrate
 from spd_lsp.evaluation.calibration import (
-    Candidates,
     calibration_error,
     cross_validated,
-    describe_fit,
-    fit_logistic_weights,
+    fit_logistic,
     log_loss,
-    predict,
     read_candidates,
 )
 
@@ -54,14 +51,15 @@ def drawn(n=5_000, seed=0):
 
 
 def test_the_weights_by_which_candidates_were_drawn_are_found():
-    assert fit_logistic_weights(drawn(20_000)) == pytest.approx(list(WITH_NGRAMS), abs=0.5)
+    seen = drawn(20_000)
+    assert fit_logistic(seen.factors, seen.right) == pytest.approx(list(WITH_NGRAMS), abs=0.5)
 
 
 def test_what_is_said_is_the_product_formula():
     found = evidence(50)
     seen = read_candidates([record("a", [["x", *one] for one in found]), record("b", [["y", 0.5, None]])], ARM)
     expected = [*probabilities(found), calibrate(0.5, None, WITH_NGRAMS)]
-    assert predict(seen, np.array(WITH_NGRAMS)) == pytest.approx(expected)
+    assert 1 / (1 + np.exp(-seen.factors @ np.array(WITH_NGRAMS))) == pytest.approx(expected)
 
 
 def test_calibration_gains_where_it_was_not_fitted():
@@ -80,26 +78,8 @@ def test_a_package_has_no_say_in_its_own_weights():
 
 def test_candidates_that_scores_tell_apart_without_fault_have_finite_weights():
     rows = [record("ab"[n % 2], [["x" if n > 50 else "y", n / 101, None]]) for n in range(1, 100)]
-    assert np.isfinite(fit_logistic_weights(read_candidates(rows, ARM))).all()
-
-
-def test_gap_and_loss_of_a_few():
-    right = np.array([0.0, 1.0] * 10)
-    assert calibration_error(np.full(20, 0.5), right) == pytest.approx(0)
-    assert calibration_error(np.full(20, 0.9), right) == pytest.approx(0.4)
-    assert log_loss(np.full(20, 0.5), right) == pytest.approx(np.log(2))
-
-
-def test_all_candidates_of_an_arm_are_taken_from_the_records():
-    records = [
-        record("a", [["x", 0.5, None], ["y", 0.2, [3, 1, 2]]]),
-        record("b", [["z", 0.1, None]]),
-        {"example": {"package": "c"}},
-    ]
-    seen: Candidates = read_candidates(records, ARM)
-    assert seen.scores.tolist() == [0.5, 0.2, 0.1]
-    assert seen.right.tolist() == [1, 0, 0]
-    assert describe_fit(ARM, seen).startswith(f"{ARM}, 3 candidates: Weights(")
+    seen = read_candidates(rows, ARM)
+    assert np.isfinite(fit_logistic(seen.factors, seen.right)).all()
 
 
 def test_an_arm_that_was_not_asked_is_named():

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.evaluation.edits.history import read_examples
-from spd_lsp.evaluation.edits.measure import measure
+from spd_lsp.evaluation.edits import describe_edits, replay
 
-BEFORE = "def area(width, height):\n    if width > 9:\n        raise ValueError\n    return width * height\n"
+CALLS = "\n".join(f"shape{n} = area({n}{n}, width, height)" for n in range(4)) + "\nother = 1\n"
+RIGHT = CALLS.replace("height)", "height, debug=True)")
+WRONG = RIGHT.replace("33, width, height, debug=True)", "33)")  # the last one is changed otherwise
 
 
 def git(repo: Path, *arguments: str) -> None:
@@ -26,29 +27,36 @@ def commit(repo: Path, **texts: str) -> None:
     git(repo, "commit", "-m", "a change")
 
 
-def test_the_first_change_of_a_commit_is_made_and_the_others_are_right(tmp_path: Path):
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
     git(tmp_path, "init")
-    for text in (BEFORE, BEFORE.replace("width", "breadth"), BEFORE.replace("width", "breadth").replace("9", "8")):
-        commit(tmp_path, area=text)
-    once, renamed = read_examples(tmp_path, 10)
-    assert [(hunk.old, hunk.new) for hunk in once.first] == [("9", "8")] and not once.alike
-    assert len(renamed.alike) == 2
-    outcome = measure(renamed)
-    assert outcome and outcome.places == 2 and outcome.kind == "word" and not outcome.elsewhere
-    assert outcome.right and all(outcome.right)
+    commit(tmp_path, area=CALLS)
+    return tmp_path
 
 
-def test_changes_of_other_files_in_the_same_commit_are_right_too(tmp_path: Path):
-    git(tmp_path, "init")
-    calls = {"first": "shape = area(width, height)\n", "second": "other = 1\nshape = area(width, height)\n"}
-    commit(tmp_path, **calls)
-    commit(tmp_path, **{name: text.replace("height)", "height, debug=True)") for name, text in calls.items()})
-    [example] = read_examples(tmp_path, 1)
-    assert {number for number, _ in example.alike} == {1}
-    outcome = measure(example)
-    assert outcome and outcome.elsewhere and outcome.right == [True] * len(outcome.right) != []
+@pytest.mark.parametrize(
+    ("after", "proposed"),
+    [
+        (RIGHT, [[], [True, True], [True], []]),
+        (WRONG, [[], [True, False], [False], []]),
+        (CALLS.replace("other = 1", "other = 2"), [[]]),
+        (CALLS.replace("other = 1\n", ""), [[]]),
+    ],
+)
+def test_what_is_proposed_is_right_if_the_author_did_it_next(repo: Path, after: str, proposed: list[list[bool]]):
+    commit(repo, area=after)
+    assert [moment.right for moment in replay(repo, 1)] == proposed
+
+
+def test_changes_in_the_files_of_a_commit_are_counted_together(repo: Path):
+    commit(repo, other=CALLS.replace("shape", "size"))
+    commit(repo, area=RIGHT, other=RIGHT.replace("shape", "size"))
+    moments = list(replay(repo, 1))
+    assert [(moment.made, moment.left) for moment in moments] == [(n, 8 - n) for n in range(1, 9)]
+    assert moments[4].right == [True, True, True]
+    assert next(describe_edits([repo], 1)).startswith("first proposals right: 1.000")
 
 
 def test_a_folder_without_history_is_named(tmp_path: Path):
     with pytest.raises(UserError, match="no git history"):
-        list(read_examples(tmp_path, 10))
+        list(replay(tmp_path, 10))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from spd_lsp.lsp import idle_work
+from spd_lsp.lsp import session
 
 
 @pytest.fixture(autouse=True)
 def nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_work, "AHEAD_DELAY_SECONDS", 1e6)
+    monkeypatch.setattr(session, "AHEAD_DELAY_SECONDS", 1e6)

@@ -7,7 +7,7 @@ import itertools
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,10 +15,10 @@ from typing import Any
 
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.lsp.features import create_server
-from spd_lsp.lsp.server import SpdServer
+from spd_lsp.lsp.server import create_server
+from spd_lsp.lsp.session import Session
+from spd_lsp.lsp.transport.serve import SocketWriter
 from spd_lsp.lsp.transport.serve import session as serve
-from spd_lsp.lsp.transport.streams import SocketWriter
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 from tests.processes import TIMEOUT
@@ -54,7 +54,7 @@ def frame(message: Any) -> bytes:
 class Editor:
     """One end of a connection: requests, notifications, and what came back."""
 
-    server: SpdServer  # at the other end, if it runs in the same event loop
+    server: Session  # at the other end, if it runs in the same event loop
 
     def __init__(self, reader: asyncio.StreamReader, writer: Any) -> None:
         self.reader = reader
@@ -193,6 +193,7 @@ class FakeCompleter:
         self.ended = 0
         self.answered = 0
         self.changes: dict[str, DocumentChange] = {}  # the newest of each document
+        self.files: list[Path] = []  # that changed on the disk
         self.idle_slices = 0
         self.prefetched: list[tuple[str, int]] = []  # source and cursor
         self.error: Exception | None = None
@@ -205,15 +206,12 @@ class FakeCompleter:
     def update_documents(self, changes: Mapping[str, DocumentChange], asked: str = "") -> None:
         self.changes.update(changes)
 
+    def update_files(self, files: Sequence[Path]) -> None:
+        self.files += files
+
     def run_idle_work(self, seconds: float) -> bool:
         self.idle_slices += 1
         return False
-
-    def tables_for(self, path: Path | None, language: str | None) -> list[str]:
-        return []
-
-    def imported_files(self, document: OpenDocument) -> list[str]:
-        return []
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Any) -> int:
         check()
@@ -284,13 +282,13 @@ async def session(
         editor.writer.close()
 
 
-async def leave(server: SpdServer, tasks: list[asyncio.Future[Any]]) -> None:
+async def leave(server: Session, tasks: list[asyncio.Future[Any]]) -> None:
     """End the session as the end of input would."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     server.shutdown()
-    server.worker.executor.shutdown(wait=True)
+    server.worker._thread.shutdown(wait=True)
 
 
 def texts(answer: Any) -> list[str]:

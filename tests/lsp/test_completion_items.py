@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from spd_lsp.completion.ranking import Completion, Match
+from spd_lsp.completion.ranking import Completion, Match, word_begun
 from spd_lsp.lsp.completion_items import (
     MAX_LABEL_CHARS,
     CursorLine,
@@ -19,7 +19,6 @@ from spd_lsp.lsp.completion_items import (
     menu_items,
     relative_to,
 )
-from spd_lsp.lsp.documents import unfinished_word
 
 VS_CODE = ItemCapabilities(
     modes=frozenset({types.InsertTextMode.AsIs, types.InsertTextMode.AdjustIndentation}),
@@ -36,7 +35,7 @@ BLOCK = "if x:\n        y()\n    z()"
 
 
 def behind(before: str) -> CursorLine:
-    word = unfinished_word(before)
+    word = word_begun(before)
     edit = types.Range(types.Position(3, len(before) - len(word)), types.Position(3, len(before)))
     return CursorLine(edit, word, before, "python")
 
@@ -59,7 +58,7 @@ def test_the_edit_covers_the_word_on_one_line_and_ends_at_the_cursor(client: Ite
 @given(st.text("ab .(", max_size=8), st.text("ab .(\n", min_size=1, max_size=12), st.sampled_from(CLIENTS))
 def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, client: ItemCapabilities):
     for item in offer(text, before, client):
-        assert item.filter_text and item.filter_text.startswith(unfinished_word(before))
+        assert item.filter_text and item.filter_text.startswith(word_begun(before))
         assert item.label.strip() and "\n" not in item.label and len(item.label) <= MAX_LABEL_CHARS
 
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache, read_indexed_files
-from ngram_builders.ngrams import token_bits
+from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import Table, added_runs
+from ngram_builders.token_cache import CACHE_FILE, TokenCache, read_indexed_files
 from spd_lsp.cli import main
 from spd_lsp.completion.offer import SECRET_REASON
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import COMPLETION, process
-from tests.ngram_builders.reference import hash_of
 from tests.planted import lines, private_key
 
 PIECE = 10  # letters of a secret that must not come back
@@ -62,96 +58,44 @@ def pieces() -> set[str]:
     return {secret[i : i + PIECE] for secret in whole for i in range(len(secret) - PIECE + 1)}
 
 
-def test_no_walk_through_an_exported_table_yields_a_secret(data: Path) -> None:
-    tokens = ModelTokenizer(STARTER)
-    said = [tokens.bytes_of(ids).decode(errors="replace") for ids in walks(Table.open(data / "shop.ngt"), tokens)]
-    assert any("return os.popen(url)" in text for text in said), "code can be read back"
-    found = {piece for piece in pieces() if any(piece in text for text in said)}
-    assert not found
-
-
-def walks(table: Table, tokens: ModelTokenizer) -> Iterator[tuple[int, ...]]:
-    """What the table lets someone write, from how files begin on: every context once, with what led there."""
-    bits = token_bits(tokens.vocab_size)
-    records = np.concatenate([run.records for run in added_runs([table])])
-    waiting: list[tuple[int, ...]] = [(tokens.end_of_text,)]
-    seen = set()
-    while waiting:
-        before = waiting.pop()
-        for length in range(min(len(before), 5), 0, -1):
-            context = hash_of(before[-length:], tokens.vocab_size, length + 1) << bits
-            first, last = np.searchsorted(records, np.array([context, context + 2**bits], dtype=np.uint64))
-            for token in (int(record) & (2**bits - 1) for record in records[first:last]):
-                after = (*before[-30:], token)
-                yield after
-                if token < tokens.vocab_size and after[-5:] not in seen:
-                    seen.add(after[-5:])
-                    waiting.append(after)
-            if last > first:
-                break
+def test_no_text_of_an_exported_table_has_a_secret(data: Path) -> None:
+    tokens, array = ModelTokenizer(STARTER), Table.open(data / "shop.ngt").array
+    numbers = range(len(array.breaks) - 1)
+    texts = [tokens.bytes_of(array.stream(number).tolist()).decode() for number in numbers]
+    assert len(texts) == 4 and all(CODE in text for text in texts), "the code can be read"
+    assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
 
 def test_files_of_a_build_contain_no_secret(data: Path) -> None:
     tokens = ModelTokenizer(STARTER)
     home = Registry(data).find("shop").path.parent
     with TokenCache(home / CACHE_FILE, tokens.fingerprint) as cache:
-        texts = [
-            tokens.bytes_of(ids.tolist()).decode() for ids in cache.load_ids(list(cache.token_counts())).values()
-        ]
+        texts = [tokens.bytes_of(cache.ids(digest).tolist()).decode() for digest in cache.token_counts()]
     assert len(texts) == 4 and all("def connect(url)" in text for text in texts)
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
 
-def test_an_export_warns_that_code_can_be_read_back_and_names_the_files(data: Path, shop: Path) -> None:
+def test_an_export_warns_that_code_can_be_read(data: Path, shop: Path) -> None:
     told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
-    assert told.endswith(
-        "anyone who has it can reconstruct most of the code of 4 files; to list them, add --files\n"
-    )
-    *_, told, first, second, third, last = run(
-        data, "ngrams", "export", "shop", str(data / "more.ngt"), "--files"
-    ).splitlines()
-    assert told.endswith("most of the code of 4 files")
-    assert [first, second, third, last] == sorted(str(path) for path in shop.glob("*.py"))
-    assert str(shop).encode() not in (data / "more.ngt").read_bytes()
-    run(data, "ngrams", "import", str(data / "more.ngt"), "--name", "taken")
-    told = run(data, "ngrams", "export", "taken", str(data / "taken.ngt"), "--files")
-    assert told.endswith("most of the code of 4 files\nits files are not known here\n")
-
-
-def test_a_table_of_shared_ngrams_reveals_nothing_of_a_single_file(tmp_path: Path) -> None:
-    folder = tmp_path / "team"
-    folder.mkdir()
-    for number, own in enumerate(("the_only_mention = somewhere", "nobody(else).says()", "x = alone_here")):
-        (folder / f"m{number}.py").write_text(f"{CODE}{own}\n")
-    tokens = ModelTokenizer(STARTER)
-    said = []
-    for options in ([], ["--min-files", "2"]):
-        run(tmp_path / "data", "build-ngrams", str(folder), *options)
-        told = run(tmp_path / "data", "ngrams", "export", "team", str(tmp_path / "team.ngt"), "--replace")
-        table = Table.open(tmp_path / "team.ngt")
-        said.append(" ".join(tokens.bytes_of(ids).decode(errors="replace") for ids in walks(table, tokens)))
-    assert "can reconstruct what at least 2 of 3 files have in common" in told
-    for own in ("only_mention", "nobody(else)", "alone_here"):
-        assert own in said[0] and own not in said[1]
-    assert "return os.popen(url)" in said[1]
+    assert told.endswith("anyone who has it can read the code of 4 files\n")
+    assert str(shop).encode() not in (data / "again.ngt").read_bytes()
 
 
 def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Path, tmp_path: Path) -> None:
     run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
     file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE
-    for pragma, told in (("user_version = 2", "format 2"), ("application_id = 5", "masked by other rules")):
-        with sqlite3.connect(file) as base:
-            base.execute(f"PRAGMA {pragma}")
-        base.close()
-        table = Registry(tmp_path).find("shop")
-        contents = read_indexed_files(file.parent, table.layers, table.fingerprint)
-        assert contents is not None and contents.is_old, "a server has it built anew in the background"
-        assert "first run: spd-lsp ngrams rebuild shop" in run(
-            tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
-        )
-        again = run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
-        assert f"note: cannot use the cached tokens in {file}: " in again
-        assert told in again and "started a new cache" in again
+    with sqlite3.connect(file) as base:
+        base.execute("PRAGMA user_version = 2")
+    base.close()
+    table = Registry(tmp_path).find("shop")
+    contents = read_indexed_files(table.paths, table.fingerprint)
+    assert contents is not None and contents.is_old, "a server has it built anew in the background"
+    assert "first run: spd-lsp ngrams rebuild shop" in run(
+        tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
+    )
+    again = run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
+    assert f"note: cannot use the cached tokens in {file}: " in again
+    assert "masked secrets by other rules; started a new cache" in again
     assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
 
 

@@ -88,16 +88,6 @@ async def test_a_session_starts_with_every_part_of_initialize_odd_or_missing(cli
         await _starts(params)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_a_session_starts_with_any_odd_part_of_initialize(client: str):
-    """Each part by itself, with a value by chance."""
-    random = Random(client)
-    await _starts(CLIENTS[client])
-    for path in _places(CLIENTS[client]):
-        await _starts(_with(CLIENTS[client], path, random.choice(_ODD), is_missing=random.random() < 0.2))
-
-
 async def test_what_the_server_uses_is_kept_beside_what_it_does_not_know():
     item = {"snippetSupport": True, "tagSupport": True, "insertTextModeSupport": {"valueSet": [1, 9, 2]}}
     capabilities = {"textDocument": {"completion": {"completionItem": item}, "codeAction": []}}

@@ -22,7 +22,6 @@ OTHERS = {
     "device": "cpu",
     "threads": 2,
     "data_dir": "/data",
-    "python_interpreter": "/python",
     "indexing": "off",
     "decoder": "best-first",
     "max_tokens": 8,
@@ -39,7 +38,7 @@ OTHERS = {
     "delay": 300,
     "automatic_menu": True,
     "one_line": True,
-    "next_edits": True,
+    "next_edits": False,
     "fill_format": "qwen",
     "reset_every": 3,
     "enabled": False,
@@ -48,19 +47,14 @@ OTHERS = {
 }
 
 
-ADVANCED = {field.name for field in dataclasses.fields(Settings) if field.metadata["advanced"]}
-
-
-def options_with(name: str, value: Any) -> dict[str, Any]:
-    """An editor's options that set one setting."""
-    return {"advanced": {name: value}} if name in ADVANCED else {name: value}
+IN_EDITORS = [field.name for field in dataclasses.fields(Settings) if field.metadata["in_editors"]]
 
 
 def test_flags_override_the_configuration_which_overrides_the_options():
     configuration = Configuration(Settings(device="cpu"), fixed=("model",))
-    configuration.set_options({"drafts": 2, "advanced": {"alpha": 0.25}, "device": "cuda"})
+    configuration.set_options({"drafts": 2, "ngramWeight": 0.25, "device": "cuda"})
     configuration.set_configuration({"drafts": 5, "model": "o/mine", "serverCommand": ["x"]})
-    assert configuration.merged() == Settings(device="cpu", drafts=5, alpha=0.25)
+    assert configuration.merged() == Settings(device="cpu", drafts=5, ngram_weight=0.25)
     assert configuration.take_problems() == []
 
 
@@ -68,10 +62,10 @@ def test_an_open_folder_may_set_three_settings():
     assert set(WORKSPACE_SETTINGS) == {"enabled", "drafts", "disabled_languages"}
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Settings)])
+@pytest.mark.parametrize("name", IN_EDITORS)
 def test_the_configuration_sets_what_any_folder_may_and_the_options_set_everything(name: str):
     assert OTHERS[name] != getattr(Settings(), name)
-    options, chosen = options_with(name, OTHERS[name]), dataclasses.replace(Settings(), **{name: OTHERS[name]})
+    options, chosen = {name: OTHERS[name]}, dataclasses.replace(Settings(), **{name: OTHERS[name]})
     configuration = Configuration(Settings())
     configuration.set_configuration(options)
     if name in WORKSPACE_SETTINGS:
@@ -88,9 +82,9 @@ def test_the_configuration_sets_what_any_folder_may_and_the_options_set_everythi
 def test_a_configuration_that_agrees_with_the_settings_in_use_is_not_reported():
     """Some editors send all of their configuration, including what the user chose."""
     configuration = Configuration(Settings())
-    configuration.set_options({"advanced": {"temperature": 0.5}})
-    configuration.set_configuration({"advanced": {"temperature": 0.5}, "model": "starter", "drafts": 4})
-    assert configuration.merged() == Settings(temperature=0.5, drafts=4)
+    configuration.set_options({"ngramWeight": 0.5})
+    configuration.set_configuration({"ngramWeight": 0.5, "model": "starter", "drafts": 4})
+    assert configuration.merged() == Settings(ngram_weight=0.5, drafts=4)
     assert configuration.take_problems() == []
 
 
@@ -98,7 +92,7 @@ def test_a_configuration_that_agrees_with_the_settings_in_use_is_not_reported():
     ("method", "name", "value", "invalid"),
     [
         ("set_options", "device", "cpu", "meta"),
-        ("set_options", "candidates", 5, 0),
+        ("set_options", "max_tokens", 5, 0),
         ("set_configuration", "drafts", 5, "many"),
     ],
 )
@@ -107,8 +101,8 @@ def test_an_invalid_value_keeps_the_previous_one_and_a_missing_one_is_the_defaul
 ):
     configuration = Configuration(Settings())
     replace = getattr(configuration, method)
-    replace(options_with(name, value))
-    replace(options_with(name, invalid))
+    replace({name: value})
+    replace({name: invalid})
     assert getattr(configuration.merged(), name) == value
     (problem,) = configuration.take_problems()
     assert problem.endswith(f"not {invalid!r}; using {value!r}")
@@ -118,15 +112,13 @@ def test_an_invalid_value_keeps_the_previous_one_and_a_missing_one_is_the_defaul
 
 def test_null_is_no_value():
     configuration = Configuration(Settings())
-    configuration.set_options({"drafts": None, "advanced": {"alpha": None}})
-    configuration.set_options({"advanced": None})
+    configuration.set_options({"drafts": None, "ngramWeight": None})
     assert (configuration.merged(), configuration.take_problems()) == (Settings(), [])
 
 
 def test_settings_that_are_not_an_object_are_reported_but_an_empty_list_is_an_empty_object():
     configuration = Configuration(Settings())
     configuration.set_options([])
-    configuration.set_options({"advanced": []})
     configuration.set_configuration([1])
     assert configuration.merged() == Settings()
     (problem,) = configuration.take_problems()

@@ -12,9 +12,8 @@ import pytest
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
-from spd_lsp.lsp import idle_work
-from spd_lsp.lsp.completion_worker import CompletionWorker
-from spd_lsp.lsp.request_scheduler import CancellationToken
+from spd_lsp.lsp import session
+from spd_lsp.lsp.worker import CancellationToken, Worker
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
 from tests.lsp.test_server_process import process
@@ -25,7 +24,7 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(idle_work, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
+    monkeypatch.setattr(session, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
@@ -34,7 +33,7 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
         for number, letter in enumerate("abc"):
             editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
         await until(lambda: completer.prefetched)
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
 
 
@@ -43,7 +42,7 @@ async def test_a_request_cancels_the_prefetch():
     async with editing(completer) as editor:
         editor.send(edit("y", 0, 4, 4))
         await editor.request(COMPLETION, at(0, 5))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
 
@@ -62,7 +61,7 @@ async def test_an_error_while_prefetching_costs_no_completion(caplog):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(idle_work, "AHEAD_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(session, "AHEAD_DELAY_SECONDS", 0.0)
 
 
 ACCEPTED = ("x = one\n", 7, "python", Path("/code/app.py"), False)
@@ -137,25 +136,23 @@ async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_n
 ):
     """In the index, in which the text that may be accepted is counted only while it is completed."""
 
-    async def loaded() -> CompletionWorker:
-        worker = CompletionWorker(load_completer)
-        assert not await worker.load(Settings(data_dir=str(tmp_path)), lambda text: None, CancellationToken())
-        return worker
+    def loaded() -> Worker:
+        return Worker(load_completer(Settings(data_dir=str(tmp_path)), lambda text: None))
 
     def drafts(result: CompletionResult | None) -> list[tuple[str, float]]:
         assert result is not None and result.completions
         return [(draft.text, round(draft.probability, 6)) for draft in result.completions]
 
-    one, other = await loaded(), await loaded()
+    one, other = loaded(), loaded()
     asked = CompletionRequest(SOURCE, len(SOURCE), "python", None, "file:///a.py", explicit=True)
     elsewhere = CompletionRequest("frobnicator.quench", 18, "python", None, "file:///b.py", explicit=True)
     result = one.complete(asked, CancellationToken())
     assert drafts(other.complete(asked, CancellationToken())) == drafts(result)
     assert result is not None
     following = replace(after_accepting(asked, result.completions[0]), explicit=True)
-    ahead = one.complete_ahead(following, CancellationToken(), shown=asked)
+    ahead = one.complete_ahead(asked, following, CancellationToken())
     assert drafts(ahead) == drafts(other.complete(following, CancellationToken()))
-    another = await loaded()
+    another = loaded()
     another.complete(asked, CancellationToken())
     assert drafts(one.complete(elsewhere, CancellationToken())) == drafts(
         another.complete(elsewhere, CancellationToken())
@@ -178,7 +175,7 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
             editor.send(cursor(line, character, f"file:///code/{uri}.py"))
         await until(lambda: completer.prefetched)
         editor.send(cursor(1, 4, "file:///code/other.py"))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
 
 
@@ -211,7 +208,7 @@ async def test_nothing_is_read_in_what_is_excluded_or_closed(uri: str):
         editor.open("KEY=", "file:///code/.env", "shellscript")
         editor.send(edit("1", 0, 4, 4, uri="file:///code/.env"))
         editor.send(cursor(0, 4, uri))
-        await asyncio.sleep(2 * idle_work.PREFETCH_DELAY_SECONDS)
+        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
 
 

@@ -47,66 +47,14 @@ async def test_an_unknown_method_is_answered():
         assert await code_of(editor.send_request("made/up", {"a b": 1})[1]) == -32601
 
 
-async def test_before_initialize_requests_are_refused_and_notifications_dropped():
-    async with session(FakeCompleter()) as editor:
-        editor.open("x = \n")
-        assert await code_of(editor.send_request(COMPLETION, at(0, 0))[1]) == -32002
-        await editor.start()
-        assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
-
-
-async def test_a_second_initialize_is_refused():
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        assert (
-            await code_of(editor.send_request("initialize", {"processId": None, "capabilities": {}})[1]) == -32600
-        )
-
-
-async def test_a_batch_and_another_version_are_refused():
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        batch = editor.expect(None)
-        editor.send([{"jsonrpc": "2.0", "id": 1, "method": "shutdown"}])
-        assert await code_of(batch) == -32600
-        old = editor.expect("old")
-        editor.send({"jsonrpc": "1.0", "id": "old", "method": "made/up", "params": {}})
-        assert await code_of(old) == -32600
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"{not json", -32700),
-        (b'"\xe9"', -32700),
-        (b"[" * 100_000, -32700),
-        (b"5", -32600),
-        (b"{}", -32600),
-        (b'{"jsonrpc": "2.0", "id": [1], "method": "spd-lsp/status", "params": null}', -32600),
-        (b'{"jsonrpc": "2.0", "id": {"secret": 1}, "method": "made/up"}', -32600),
-    ],
-)
-async def test_unreadable_messages_get_an_error_and_what_follows_is_read(body: bytes, code: int, caplog: Any):
+@pytest.mark.parametrize("body", [b"{not json", b'"\xe9"', b"[" * 100_000, b"5", b"{}", b'[{"jsonrpc": "2.0"}]'])
+async def test_after_an_unreadable_message_the_next_one_is_read(body: bytes, caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start_and_load()
         editor.writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert (await editor.status())["kind"] == "normal"
-        assert editor.error_codes == [code]
         assert not editor.received("window/showMessage")
-        assert "Traceback" not in caplog.text and "secret" not in caplog.text
-
-
-async def test_an_invalid_method_is_refused_without_a_traceback(caplog: Any):
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        assert await code_of(editor.send_request(5, {})[1]) == -32600  # type: ignore[arg-type]
-        no_version = editor.expect("mine")
-        editor.send({"id": "mine", "method": "spd-lsp/status"})
-        assert await code_of(no_version) == -32600
-        editor.notify(5)  # type: ignore[arg-type]
-        await editor.status()
-        assert not editor.error_codes
-        assert "Traceback" not in caplog.text
+        assert "Traceback" not in caplog.text and "not json" not in caplog.text
 
 
 @pytest.mark.parametrize("method", [None, 0, False, [], {"x": "secret"}])
@@ -115,9 +63,7 @@ async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method
         await editor.start()
         params = {"textDocument": {"uri": "file:///a.py", "text": "secret"}}
         editor.send({"jsonrpc": "2.0", "method": method, "params": params})
-        reply = editor.expect("odd")
-        editor.send({"jsonrpc": "2.0", "id": "odd", "method": method, "params": params})
-        assert await code_of(reply) == -32600
+        assert (await editor.status())["kind"]
         assert "secret" not in caplog.text and "Traceback" not in caplog.text
 
 
@@ -162,13 +108,6 @@ async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
         assert (await editor.request(COMPLETION, at(1, 4)))["items"]
         assert "secret" not in caplog.text
         assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
-
-
-async def test_a_malformed_reply_ends_the_wait():
-    async with session(FakeCompleter()) as editor:
-        editor.replies["workspace/configuration"] = "not a list"
-        await editor.start_and_load({"workspace": {"configuration": True}})
-        assert (await editor.status())["kind"] == "normal"
 
 
 async def test_messages_in_pieces_are_read():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -13,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.format import TableSummary
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER, STARTER_FILE
 from tests.lsp.lsp_client import Editor, at, edit, until
-from tests.ngram_builders.reference import write_texts
+from tests.ngram_builders.small_tables import write_texts
 from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ NOISY = """
 import os, sys, time
 from types import SimpleNamespace
 from spd_lsp.lsp.transport import serve as listening
-from spd_lsp.lsp import features
+from spd_lsp.lsp import server
 
 class Endless:
     tokens = SimpleNamespace(fingerprint="fake")
@@ -52,7 +52,7 @@ def load(settings, report):
     os.system("echo noise of a child")
     return Endless()
 
-made = features.create_server(load)
+made = server.create_server(load)
 sys.exit(listening.serve_stdio(made, verbose=2))
 """
 
@@ -208,19 +208,17 @@ async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path
             assert drafts and any("\n" in draft["text"] for draft in drafts) is blocks
 
 
-@pytest.mark.parametrize(
-    "lost", [b"Content-Type: application/vscode-jsonrpc; charset=utf-8", b"Content-Lenght: 99"]
-)
-async def test_a_message_without_a_length_ends_the_server_with_the_reason(lost: bytes):
-    async with process("-c", NOISY) as (child, editor):
-        await editor.start()
-        assert child.stdin and child.stderr
-        child.stdin.write(lost + b'\r\n\r\n{"jsonrpc": "2.0", "method": "secret"}')
-        editor.notify("textDocument/didSave", {"textDocument": {"uri": "file:///a.py"}})
-        assert await end(child) == 1
-        told = (await child.stderr.read()).decode()
-        assert "a session ended: a message has no Content-Length" in told
-        assert "secret" not in told and "Traceback" not in told
+@pytest.mark.parametrize("kind", [1, 3])
+async def test_a_module_is_not_offered_as_a_name_of_another_one_that_nobody_knows(kind: int, tmp_path: Path):
+    above = "import logging\nimport os\n\n"
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
+        await editor.start_and_load()
+        editor.open(above + "from other import Thing, logging\n" * 3, "file:///code/log.py")
+        editor.open(f"{above}from flask import Flask, \n")
+        items = (await editor.request(COMPLETION, at(3, 25, kind)))["items"]
+        names = [re.findall(r"\w+", item["textEdit"]["newText"])[0] for item in items]
+        assert not {"logging", "os", "Flask"} & set(names), names
+        assert names or kind == 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
@@ -295,10 +293,10 @@ async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(tm
     tokens, registry = ModelTokenizer(STARTER), Registry(tmp_path)
     ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
 
-    def write(path: Path) -> TableSummary:
+    def write(path: Path) -> None:
         return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
 
-    table = registry.install("team", write).path
+    table = registry.install("team", [write]).path
     registry.assign_language("python", [("team", 0.3)])
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
         await editor.start_and_load()

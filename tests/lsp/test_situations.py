@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import Editor, result
+from tests.lsp.lsp_client import Editor, at, result, until
 from tests.lsp.test_server_live import leave
 from tests.lsp.test_server_process import process
 
@@ -211,3 +211,52 @@ async def test_go_and_typescript_are_completed_also_in_a_document_without_a_file
         document = Document(editor, text, uri, language)
         document.type(typed)
         assert knows(await document.offered(), name)
+
+
+# The bundled model, slowed down; each line of the record: how many positions of a prompt are read now.
+COUNTED = """
+import sys, time
+from pathlib import Path
+from spd_lsp.cli import main
+from spd_lsp.models.llama.engine import LlamaEngine
+
+record = Path(sys.argv[1]).open("a", buffering=1)
+read_chunk = LlamaEngine.read_chunk
+
+def slow(self, ids, cache, check):
+    print(len(ids), file=record)
+    for _ in range(20):
+        check()
+        time.sleep(0.02)
+    return read_chunk(self, ids, cache, check)
+
+LlamaEngine.read_chunk = slow
+main(sys.argv[2:])
+"""
+
+
+async def test_ten_switches_among_documents_cost_two_readings_at_most_and_the_last_is_answered(tmp_path: Path):
+    record = tmp_path / "record"
+    record.touch()
+
+    def positions() -> int:
+        return sum(map(int, record.read_text().split()))
+
+    command = ("-c", COUNTED, str(record), "--data-dir", str(tmp_path / "data"), *SERVE)
+    async with process(*command) as (_, editor):
+        await editor.start_and_load(GHOST)
+        replies = []
+        for number in range(11):
+            lines = [f"reading_{number}_{line} = measure({number}, 'kettle', {line})\n" for line in range(40)]
+            editor.open("".join([*lines, f"total = reading_{number}_"]), f"file:///code/{number}.py")
+        for number in range(10):
+            place = at(40, len("total = reading_0_"), None, f"file:///code/{number}.py")
+            editor.notify("spd-lsp/cursor", place)
+            replies.append(editor.send_request(INLINE, {**place, "context": {"triggerKind": 1}})[1])
+            await until(positions)  # the first document is being read
+        answers = [await result(reply) for reply in replies]
+        assert answers[:-1] == [None] * 9 and answers[-1]["items"]
+        ten = positions()
+        place = at(40, len("total = reading_10_"), None, "file:///code/10.py")
+        await editor.request(INLINE, {**place, "context": {"triggerKind": 1}})
+        assert ten <= 2 * (positions() - ten)

@@ -16,7 +16,7 @@ COMPLETION = "textDocument/completion"
 SCRIPTED = """
 import dataclasses, sys
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.lsp import features, idle_work
+from spd_lsp.lsp import server, session
 from spd_lsp.lsp.transport import serve
 from tests.lsp.lsp_client import FakeCompleter
 
@@ -27,9 +27,9 @@ class Scripted(FakeCompleter):
         completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
         return dataclasses.replace(result, completions=completions)
 
-idle_work.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
+session.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
 completer = Scripted(seconds={seconds})
-made = features.create_server(lambda settings, report: completer)
+made = server.create_server(lambda settings, report: completer)
 made.feature("test/asked")(lambda params: len(completer.requests))
 sys.exit(serve.serve_stdio(made))
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import stat
 from collections import Counter
@@ -13,27 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.ranking import Completion
-from spd_lsp.completion.typed_along import CompletionRequest
-from spd_lsp.lsp.server import _as_counted
-from spd_lsp.lsp.usage import Offered, add_counts
-from tests.lsp.lsp_client import Editor, at, edit, until
-from tests.lsp.test_server_live import leave
+from spd_lsp.lsp.usage import add_counts
+from tests.lsp.lsp_client import Editor, at, edit
 from tests.lsp.test_server_process import end, process
 
 SOURCE = "import json\n\n\ndef load(secret_path):\n    with open(secret_path) as file:\n        return json."
-
-
-# A server that looks soon whether what was accepted still stands.
-HASTY = """
-from spd_lsp import cli
-from spd_lsp.lsp import server
-
-server._KEPT_SECONDS = 0.3
-server._SAVE_SECONDS = 0.1
-cli.main()
-"""
 
 
 def stats(data: Path, *options: str) -> str:
@@ -84,76 +67,26 @@ async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Pa
     assert stats(tmp_path) == "nothing has been counted yet\n"
 
 
-@pytest.mark.parametrize("fate", ["kept", "indented", "changed", "undone", "session ended"])
-async def test_what_still_stands_after_a_minute_is_counted_as_kept(tmp_path: Path, fate: str):
-    program = ("-m", "spd_lsp") if fate == "session ended" else ("-c", HASTY)
-    async with process(*program, "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (child, editor):
-        await editor.start()
-        await editor.ready()
-        editor.open(SOURCE)
-        line, column = 5, len(SOURCE.splitlines()[-1])
-        [best, *_] = (await editor.request("textDocument/inlineCompletion", at(line, column)))["items"]
-        text = best["insertText"]
-        await accept(editor, best, text, line, column)
-        if fate == "indented":
-            editor.send(edit("\t", line, 0, 8, 3))
-        elif fate in ("changed", "undone"):
-            editor.send(edit("x" if fate == "changed" else "", line, column, column + len(text), 3))
-        if fate != "session ended":
-            await until(lambda: "accepted" in (found := stats(tmp_path)) and found.split()[-4] == "1")
-            await asyncio.sleep(0.6)
-        await leave(child, editor)
-    [row] = [row for row in json.loads(stats(tmp_path, "--json")) if row["accepted"]]
-    assert row["kept"] == (fate not in ("changed", "undone"))
-    assert text.strip() not in (tmp_path / "usage.json").read_text()
-
-
 def test_counts_of_an_earlier_version_are_read(tmp_path: Path):
-    (tmp_path / "usage.json").write_text('[["python", "model", 3, 2, 40, 5]]')
+    (tmp_path / "usage.json").write_text('[["python", "model", 3, 2, 40, 5, 1]]')
     assert json.loads(stats(tmp_path, "--json"))[0] == {
         "language": "python", "source": "model", "offered": 3, "accepted": 2, "keystrokes": 40,
-        "milliseconds": 5, "kept": 0,
+        "milliseconds": 5,
     }  # fmt: skip
 
 
-def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path):
-    (tmp_path / "usage.json").write_text('[["python", "model"]')
+@pytest.mark.parametrize(
+    "content", ['[["python", "model"', "5", '{"x": 1}', '[["python", "model", 1e999]]', "[[1]]", "\0"]
+)
+def test_a_damaged_file_stops_nothing_and_is_named_with_the_remedy(tmp_path: Path, content: str):
+    (tmp_path / "usage.json").write_text(content)
+    add_counts(tmp_path, Counter({("python", "model", 0): 3}))
     result = CliRunner().invoke(main, ["--data-dir", str(tmp_path), "stats"])
     assert result.exit_code == 1 and "`spd-lsp stats --reset`" in result.output
     stats(tmp_path, "--reset")
     assert stats(tmp_path) == "nothing has been counted yet\n"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        '[["python", "model"',
-        "5",
-        '{"x": 1}',
-        '[["python", "model", 1e999]]',
-        '[["python", "model", []]]',
-        "[[1]]",
-        "\0",
-    ],
-)
-def test_a_damaged_file_is_set_aside_and_counting_goes_on(tmp_path: Path, content: str, caplog: Any):
-    (tmp_path / "usage.json").write_text(content)
-    for _ in range(2):
-        add_counts(tmp_path, Counter({("python", "model", 0): 3}))
-    assert (tmp_path / "usage.json.damaged").read_text() == content
-    assert "usage.json.damaged" in caplog.text
-    result = CliRunner().invoke(main, ["--data-dir", str(tmp_path), "stats", "--json"])
-    assert json.loads(result.stdout)[0]["offered"] == 6
-    assert "cannot be read" in result.stderr
-
-
 def test_names_that_are_no_texts_do_not_keep_counts_from_being_shown(tmp_path: Path):
     (tmp_path / "usage.json").write_text('[[1, "model", 3], ["python", null, 4]]')
     assert stats(tmp_path)
-
-
-def test_what_waits_to_be_counted_holds_the_cursor_s_line_and_no_document() -> None:
-    """A second of typing makes ten versions of a document, and half a minute may pass until they are counted."""
-    request = CompletionRequest("above\n  x = y\nbelow\n", 10, "python", None, "file:///a.py", explicit=False)
-    offered = _as_counted(request, CompletionResult([Completion("1", 0.5)], passes=2, seconds=0.25))
-    assert offered == Offered("file:///a.py", "python", "  x ", (("model", "1"),), 250)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+
+from spd_lsp.models.logits import log_softmax
 
 VOCABULARY = 96
 SMALL = {
@@ -37,3 +40,9 @@ def random_network(config, seed=0):
             else:
                 parameter *= 3
     return network
+
+
+def kl_divergence(logits: np.ndarray, expected: np.ndarray) -> float:
+    """Mean over the positions of sum_x p(x) log(p(x) / q(x)), p of the expected logits. [T, V] twice."""
+    p, q = log_softmax(expected), log_softmax(logits)
+    return float((np.exp(p) * (p - q)).sum(axis=-1).mean())

@@ -18,6 +18,10 @@ class History(list):
     def fork(self, length):
         return History(self[:length])
 
+    @property
+    def length(self):
+        return len(self)
+
     def select_rows(self, parents):
         return [History(self) for _ in parents]
 

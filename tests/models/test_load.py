@@ -20,9 +20,6 @@ from transformers import (
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.load import load
-from spd_lsp.models.threads import TRIAL_STEPS, Neighbours
-from spd_lsp.models.torch.engine import TransformersEngine
-from spd_lsp.models.torch.open_checkpoint import set_thread_count
 from tests.models.networks import SMALL
 from tests.models.torch.test_engine import close, plain_logits
 
@@ -134,18 +131,15 @@ def test_running_out_of_memory_while_loading_falls_back_to_the_cpu(monkeypatch, 
     assert "does not fit into the memory of cuda" in " ".join(reports)
 
 
-@pytest.mark.parametrize(("size", "tried"), [(1000, [1]), (10**9, [1, 2, 4, 8])])
-def test_only_what_is_large_is_tried_with_more_threads(monkeypatch, size, tried):
-    used = []
-    for name in ("all_cores", "usable_cores"):
-        monkeypatch.setattr(f"spd_lsp.models.threads.{name}", lambda: 8)
-    monkeypatch.setattr(Neighbours, "busy_cores", lambda self: 0.0)
-    monkeypatch.setattr(torch, "set_num_threads", used.append)
-    model = TransformersEngine(Auto.from_config(LLAMA))
-    set_thread_count(model, size)
-    for _ in range(TRIAL_STEPS * len(tried) - 1):
-        model.on_step(1.0)
-    assert used == tried
+@pytest.mark.parametrize(("small", "used"), [(15_000_000, [1]), (1000, [4])])
+def test_a_small_model_computes_with_one_thread(monkeypatch, saved, small, used):
+    counts = []
+    monkeypatch.setattr("spd_lsp.models.torch.open_checkpoint._SMALL_MODEL", small)
+    monkeypatch.setattr("spd_lsp.models.base.usable_cores", lambda: 8)
+    monkeypatch.setattr("spd_lsp.models.base._count_cores", lambda processors: 8)
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
+    load(saved, "cpu")
+    assert counts == used
 
 
 def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -42,18 +41,6 @@ def make_crashing(notes: Path, word: str) -> Encode:
         return make_recording(notes)(texts)
 
     return crashing
-
-
-def make_stuck(notes: Path, process: Path, word: str) -> Encode:
-    """Return an encoder that writes its process id at a text with this word, and hangs."""
-
-    def stuck(texts: Sequence[str]) -> list[list[int]]:
-        if any(word in text for text in texts):
-            process.write_text(str(os.getpid()))
-            time.sleep(300)
-        return make_recording(notes)(texts)
-
-    return stuck
 
 
 def make_failing() -> Encode:

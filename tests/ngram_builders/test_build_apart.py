@@ -1,4 +1,4 @@
-"""Builds in processes of their own: very many files in little memory, and folders that may not be written."""
+"""Builds in processes of their own: killed, in folders that may not be written, and where files may not grow."""
 
 from __future__ import annotations
 
@@ -12,41 +12,38 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import Table
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(
-    os.name == "nt", reason="Windows has neither this account of memory nor these modes"
-)
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
 
 BUILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from ngram_builders import tokenized_files
 from ngram_builders.build import build
 from ngram_builders.errors import UserError
-from ngram_builders.ngrams import TokenSpace
+from ngram_builders.token_space import TokenSpace
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 
+exec(sys.argv[4])
 try:
     made = build([Path(sys.argv[2])], "d", encode, token_space=TokenSpace("bytes", 257, 256),
                  registry=Registry(Path(sys.argv[3])))
-    status = Path("/proc/self/status")  # `getrusage` may give the peak of the process that started this one
-    if status.exists():
-        peak = 1024 * int(status.read_text().split("VmHWM:")[1].split()[0])
-    else:
-        import resource
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(made.files, peak)
+    print(made.files)
 except UserError as error:
     sys.exit(str(error))
 """
 
 
-def build_in_subprocess(*arguments: object, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    command = [*before, sys.executable, "-c", BUILD, str(ROOT), *map(str, arguments)]
+def build_in_subprocess(
+    repo: Path, data: Path, first: str = "", before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Build a table `d` in a process of its own, which first runs a line of Python."""
+    command = [*before, sys.executable, "-c", BUILD, str(ROOT), str(repo), str(data), first]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
@@ -71,30 +68,33 @@ def read_only(*folders: Path) -> Iterator[None]:
             folder.chmod(0o755)
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_small_files_are_counted_in_little_memory(tmp_path: Path) -> None:
-    for number in range(100):
-        folder = tmp_path / "repo" / str(number)
-        folder.mkdir(parents=True)
-        for i in range(1000):
-            (folder / f"{i}.py").write_text(f"x = {number * 1000 + i}\n")
-    done = build_in_subprocess(tmp_path / "repo", tmp_path / "data")
-    shutil.rmtree(tmp_path / "repo")
-    assert done.returncode == 0, done.stderr
-    files, peak = map(int, done.stdout.split())
-    assert files == 100_000
-    assert peak < 300e6  # bytes; Python and numpy take 50 MB of it
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository, and a table of it."""
+    write_code(tmp_path / "repo", 0)
+    assert build_in_subprocess(tmp_path / "repo", tmp_path / "data").returncode == 0
+    return tmp_path / "repo"
+
+
+def write_code(repo: Path, turn: int) -> None:
+    repo.mkdir(exist_ok=True)
+    for number in range(60):
+        lines = (f"def f{number}_{i}(x):\n    return x + {turn * i}\n" for i in range(40))
+        (repo / f"{number}.py").write_text("".join(lines))
+
+
+def assert_next_build_is_right(repo: Path, data: Path) -> None:
+    for folder in (data, repo.with_name("fresh")):
+        assert build_in_subprocess(repo, folder).returncode == 0
+    assert [path.name for path in data.glob("d/*.ngt")] == [Registry(repo.with_name("fresh")).find("d").path.name]
 
 
 def test_an_unwritable_data_folder_is_reported_and_its_table_still_served(
-    tmp_path: Path, unprivileged: tuple[str, ...]
+    repo: Path, tmp_path: Path, unprivileged: tuple[str, ...]
 ) -> None:
-    repo, data = tmp_path / "repo", tmp_path / "data"
-    repo.mkdir()
-    (repo / "a.py").write_text("x = 1\n")
-    assert build_in_subprocess(repo, data).returncode == 0
+    data = tmp_path / "data"
     old = Registry(data).find("d").path
-    (repo / "a.py").write_text("x = 2\n")
+    (repo / "0.py").write_text("x = 2\n")
     with read_only(data, old.parent):
         refused = build_in_subprocess(repo, data, before=unprivileged)
     assert refused.returncode == 1
@@ -102,14 +102,44 @@ def test_an_unwritable_data_folder_is_reported_and_its_table_still_served(
     assert "Traceback" not in refused.stderr
     assert Registry(data).find("d").path == old
     Table.open(old).verify()
-    assert build_in_subprocess(repo, data).returncode == 0
+    with read_only(repo):  # which a build does not write to
+        assert build_in_subprocess(repo, data, before=unprivileged).stdout == "60\n"
 
 
-def test_a_read_only_repository_is_counted(tmp_path: Path, unprivileged: tuple[str, ...]) -> None:
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    (repo / "a.py").write_text("x = 1\n")
-    with read_only(repo):
-        done = build_in_subprocess(repo, tmp_path / "data", before=unprivileged)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 ")
+KILLED = """
+import os, threading
+tokenized_files.BATCH_FILES = 2
+threading.Timer({}, os.kill, [os.getpid(), 9]).start()
+"""
+
+
+@pytest.mark.slow
+def test_after_a_kill_at_any_point_a_table_serves_and_the_next_build_is_right(repo: Path, tmp_path: Path) -> None:
+    for turn, seconds in enumerate((0.0, 0.03, 0.07, 0.1, 0.15, 0.2, 0.25)):
+        write_code(repo, turn + 1)
+        done = build_in_subprocess(repo, tmp_path / "data", KILLED.format(seconds))
+        assert done.returncode in (0, -9), done.stderr
+        table = Registry(tmp_path / "data").find("d")
+        assert table.fault is None
+        Table.open(table.path).verify()
+    assert_next_build_is_right(repo, tmp_path / "data")
+
+
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({}, resource.RLIM_INFINITY))"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [4_096, 20_000, 300_000])
+def test_where_files_may_not_be_large_the_old_table_is_served_and_the_error_names_the_limit(
+    repo: Path, tmp_path: Path, room: int
+) -> None:
+    old = Registry(tmp_path / "data").find("d")
+    write_code(repo, 1)
+    done = build_in_subprocess(repo, tmp_path / "data", LIMITED.format(room))
+    assert done.returncode == 1, done.stderr
+    assert "raise the limit for one file (`ulimit -f`" in done.stderr and "free" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert Registry(tmp_path / "data").find("d") == old
+    Table.open(old.path).verify()
+    assert not [file for file in old.path.parent.iterdir() if file.suffix == ".tmp"]
+    assert_next_build_is_right(repo, tmp_path / "data")

@@ -1,4 +1,4 @@
-"""Other programs are started by their full path, and a Python finds what this one finds and nothing else."""
+"""Another Python finds what this one finds and nothing else."""
 
 from __future__ import annotations
 
@@ -9,30 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.programs import NEUTRAL_CWD, find_program, python
+from ngram_builders.programs import NEUTRAL_CWD, is_running, python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs here are scripts of sh")
-
-
-def program(folder: Path, name: str = "squeue") -> Path:
-    folder.mkdir(exist_ok=True)
-    file = folder / name
-    file.write_text("#!/bin/sh\necho ran\n")
-    file.chmod(0o755)
-    return file
-
-
-@pytest.mark.parametrize("first", ["", ".", "here"])
-def test_a_program_is_never_taken_from_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
-) -> None:
-    program(tmp_path / "clone"), program(tmp_path / "clone" / "here")
-    installed = program(tmp_path / "bin")
-    monkeypatch.chdir(tmp_path / "clone")
-    monkeypatch.setenv("PATH", os.pathsep.join([first, str(tmp_path / "bin")]))
-    assert find_program("squeue") == str(installed)
-    monkeypatch.setenv("PATH", first)
-    assert find_program("squeue") is None
 
 
 def test_a_module_runs_with_exactly_this_processs_import_path(
@@ -54,3 +33,10 @@ def test_a_module_runs_with_exactly_this_processs_import_path(
 def test_subprocesses_start_where_this_python_is_installed() -> None:
     assert Path(NEUTRAL_CWD).is_absolute()
     assert Path(sys.executable).is_relative_to(NEUTRAL_CWD)
+
+
+def test_processes_are_running_until_they_end() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert not is_running(process.pid)
+    assert all(map(is_running, (os.getpid(), 1, 0, -1, 10**30))), "what is no process id counts as running"

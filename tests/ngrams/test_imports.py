@@ -12,11 +12,9 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument, exported_names
+from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -39,8 +37,8 @@ def offered(parts, tmp_path):
             (folder / path).write_text(text, encoding="utf-8")
         registry = Registry(tmp_path / "data")
         build([folder], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
-        live = LiveIndex(IncrementalTokenizer(tokens))
-        tables = ServingTables(registry, tokens.fingerprint, built_in_tables(STARTER), live)
+        open_files = OpenFiles(tokens)
+        tables = ServingTables(registry, tokens.fingerprint, open_files)
         completer = Completer(network, tokens, tables, Settings())
         file = folder / name
         answer = completer.complete(source + rest, len(source), language_of(file), file, name=file.as_uri())
@@ -114,8 +112,8 @@ def test_a_file_crafted_to_import_thousands_of_modules_is_searched_within_limits
     states = CountedStates()
     table = SimpleNamespace(table=SimpleNamespace(roots=[tmp_path]), states=states)
     text = "".join(line.replace("{}", f"m{number}_") + "\n" for number in range(100))
-    document = OpenDocument("main", place, "python", text)
-    assert not list(ImportedModules(lambda ids: b"").find(document, str(place), [table]))
+    document = OpenDocument(str(place), None, "python", text)
+    assert not ImportedModules(SimpleNamespace(tables={"mine": table})).paths(document)
     assert 0 < states.lookups < 500_000
 
 
@@ -168,6 +166,52 @@ def test_in_a_list_of_imported_names_those_of_the_module_are_offered_and_no_othe
     module, rest = (SCRIPT, ' } from "./models";\n') if path.endswith(".ts") else (MODELS, "\n")
     texts = offered({path: module}, name, source, rest)
     assert texts and {re.match(r"\w+", text)[0] for text in texts} <= expected, texts
+
+
+FLASK = """from .app import Flask as Flask
+from .globals import (
+    current_app,
+    request as request,
+)
+from . import json as json
+
+def render_template(name):
+    return name
+"""
+LOGS = "import logging\nimport os\n\nlogger = logging.getLogger(__name__)\n"
+
+
+@pytest.mark.parametrize("environment", [".venv/lib/python3.11/site-packages", "venv/Lib/site-packages"])
+@pytest.mark.parametrize("module", ["flask/__init__.py", "flask.pyi"])
+def test_a_list_of_imported_names_has_those_of_a_package_in_the_projects_environment(
+    offered, environment: str, module: str
+):
+    files = {f"{environment}/{module}": FLASK, "app/log.py": LOGS, ".gitignore": ".venv\nvenv\n"}
+    texts = offered(files, "app/main.py", f"{LOGS}from flask import Flask, ", "\n")
+    exported = {"current_app", "request", "json", "render_template"}
+    assert texts and {re.match(r"\w+", text)[0] for text in texts} <= exported, texts
+    assert "der_template" in offered(files, "app/main.py", f"{LOGS}from flask import Flask, ren", "\n")
+
+
+def test_where_nothing_is_known_of_a_module_no_other_module_is_offered_as_its_name(offered):
+    files = {"app/log.py": f"{LOGS}from other import Thing, logging\n" * 3}
+    texts = offered(files, "app/main.py", f"{LOGS}from flask import Flask, ", "\n")
+    assert not {re.match(r"\w*", text)[0] for text in texts} & {"logging", "os", "Flask"}, texts
+
+
+def test_a_module_that_files_of_the_project_import_from_another_one_is_offered(offered):
+    files = {"app/log.py": f"{LOGS}from flask import Flask, logging\n"}
+    texts = offered(files, "app/main.py", f"{LOGS}from flask import Flask, ", "\n")
+    assert "logging" in texts, texts
+
+
+def test_a_module_that_exports_more_than_it_names_may_export_anything(offered):
+    files = {
+        "app/models.py": f"from .base import *\n{MODELS}",
+        "app/log.py": "from .models import Cart, Base\n" * 3,
+    }
+    texts = offered(files, "app/main.py", "from .models import Cart, ", "\n")
+    assert "Base" in texts, texts
 
 
 def test_what_a_module_says_that_it_exports_is_what_it_does():

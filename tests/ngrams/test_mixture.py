@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from functools import partial
 
@@ -12,16 +11,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ngram_builders.ngrams import ORDERS
+from ngram_builders.index.query import ORDERS, Signed
+from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, PAPER_LAMBDAS, Mixture
+from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
-from tests.ngram_builders.reference import write_texts
+from tests.ngram_builders.small_tables import write_texts
 
 VOCABULARY = 12
 END = 0
@@ -29,8 +27,12 @@ streams = st.lists(st.lists(st.integers(1, VOCABULARY - 1), max_size=30), min_si
 
 
 def table_of(folder, documents, name="t", fingerprint="f"):
-    write_texts(folder / f"{name}.ngt", [[*ids, END] for ids in documents], VOCABULARY, fingerprint=fingerprint)
+    write_texts(folder / f"{name}.ngt", documents, VOCABULARY, fingerprint=fingerprint)
     return Table.open(folder / f"{name}.ngt")
+
+
+def pool(table):
+    return [Signed(table.array)]
 
 
 def naive_counts(documents):
@@ -67,7 +69,7 @@ def test_a_mixture_equals_the_formula_with_dictionaries(tmp_path_factory, first,
     folder = tmp_path_factory.mktemp("tables")
     tables = (table_of(folder, first, "a"), table_of(folder, second, "b"))
     candidates = np.arange(VOCABULARY)
-    found = Mixture([[table.columns] for table in tables], (0.7, 0.3))(histories, candidates)
+    found = Mixture([pool(table) for table in tables], (0.7, 0.3))(histories, candidates)
     naive = [(naive_counts(first), 0.7), (naive_counts(second), 0.3)]
     expected = [[naive_p(naive, history, token) for token in candidates] for history in histories]
     np.testing.assert_allclose(found, expected, atol=1e-9)
@@ -80,7 +82,7 @@ def weight_beside(top, *weights):
 
 
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]).columns]], (1.0,))
+    mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]))], (1.0,))
     p = mixture.mix([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
     known = weight_beside(0.2, *ORDER_WEIGHTS[4])
     assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
@@ -95,7 +97,7 @@ HISTORIES, KNOWN = [[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], 6
 @pytest.fixture
 def knows_six(tmp_path):
     """A mixture that has seen 6 follow 1, 2, 3, 4, 5."""
-    return Mixture([[table_of(tmp_path, [[1, 2, 3, 4, 5, KNOWN]]).columns]], (1.0,))
+    return Mixture([pool(table_of(tmp_path, [[1, 2, 3, 4, 5, KNOWN]]))], (1.0,))
 
 
 def favouring(token, top):
@@ -120,9 +122,9 @@ def test_a_table_that_alone_knows_a_context_moves_the_model_as_far_as_its_weight
     p, most = np.array([0.1, 0.2]), weight_beside(0.2, *ORDER_WEIGHTS[4])
     history, candidates = [[1, 2, 3, 4, 5]], np.array([6, 7])
     for weight, share in ((0.05, 1 / 14), (0.35, 1 / 2), (0.7, 1), (1, 1)):
-        mixed = Mixture([[table.columns]], (weight,)).mix(history, candidates, p)[0]
+        mixed = Mixture([pool(table)], (weight,)).mix(history, candidates, p)[0]
         assert mixed == pytest.approx([0.1 + share * most * 0.9, 0.2 - share * most * 0.2])
-    pools = [[table.columns], [other.columns]]
+    pools = [pool(table), pool(other)]
     without, little, more, usual = (
         Mixture(pools, (weight, 0.7)).mix(history, candidates, p)[0] for weight in (0.0, 0.05, 0.3, 0.7)
     )
@@ -130,28 +132,12 @@ def test_a_table_that_alone_knows_a_context_moves_the_model_as_far_as_its_weight
     assert without[1] > little[1] > without[1] - 0.05 > more[1] > usual[1]
 
 
-def test_what_each_table_decides_is_what_it_takes_from_a_model_that_is_sure_of_nothing(tmp_path):
-    tables = [table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7], [4, 5, 7]], "b")]
-    pools, p = [[table.columns] for table in tables], np.full(VOCABULARY, 1e-9)
-    for history in ([1, 2, 3, 4, 5], [9, 4, 5], [9, 5], [9]):
-        mixture = Mixture(pools, (0.05, 0.3))
-        mixed = mixture.mix([history], np.array([6, 7]), p[:2])[0]
-        assert mixture.decided([history]) == pytest.approx(mixed, abs=1e-8)
-
-
 def test_successors_are_what_followed_the_longest_known_context(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]).columns]], (1.0,))
+    mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3], [4, 2, 5]]))], (1.0,))
     assert mixture.successors([[1, 2]], 9).tolist() == [3]
     assert mixture.successors([[9, 2]], 9).tolist() == [3, 5]
     assert mixture.successors([[1, 2], [4, 2]], 9).tolist() == [3, 5]
     assert mixture.successors([[9]], 9).tolist() == []
-
-
-def test_the_built_in_table_serves_its_language_only(tmp_path):
-    table_of(tmp_path, [[1, 2, 3]], "python")
-    tables = ServingTables(Registry(tmp_path / "data"), "f", {"python": tmp_path / "python.ngt"})
-    assert tables.mixture_for(tmp_path / "a.py", "python").names == ("python",)
-    assert tables.mixture_for(tmp_path / "a.go", "go") is None
 
 
 def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
@@ -159,7 +145,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     registry, usual = Registry(tmp_path / "data"), Registry.tables_for
 
     def install(*ids):
-        registry.install("mine", lambda path: write_texts(path, [[*ids, END]], VOCABULARY, fingerprint="f"))
+        registry.install("mine", [lambda path: write_texts(path, [ids], VOCABULARY, fingerprint="f")])
 
     def overtaken(self, *asked):
         found = usual(self, *asked)
@@ -171,7 +157,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     install(1, 2)
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
     monkeypatch.setattr(Registry, "tables_for", overtaken)
-    tables = ServingTables(Registry(registry.folder), "f", {})
+    tables = ServingTables(Registry(registry.folder), "f")
     mixture = tables.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert tables.problems == []
@@ -179,11 +165,11 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
 
 def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_path):
     other, file = Registry(tmp_path / "data"), tmp_path / "a.py"
-    tables = ServingTables(Registry(tmp_path / "data"), "f", {})
+    tables = ServingTables(Registry(tmp_path / "data"), "f")
     assert tables.mixture_for(file, "python") is None
     for successor in (2, 3):  # built, and built again
-        texts = [[1, successor, END]]
-        other.install("mine", lambda path, texts=texts: write_texts(path, texts, VOCABULARY, fingerprint="f"))
+        texts = [[1, successor]]
+        other.install("mine", [lambda path, texts=texts: write_texts(path, texts, VOCABULARY, fingerprint="f")])
         other.assign_workspace(tmp_path, [("mine", 0.5)])
         assert tables.mixture_for(file, "python").successors([[1]], 4).tolist() == [successor]
     other.assign_workspace(tmp_path, [])
@@ -192,45 +178,21 @@ def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_pat
     assert tables.mixture_for(file, "python") is None
     home.rmdir()
     other.install(
-        "half", lambda path: write_texts(path, [[1, 4, END]], VOCABULARY, fingerprint="f"), roots=[tmp_path]
+        "half", [lambda path: write_texts(path, [[1, 4]], VOCABULARY, fingerprint="f")], roots=[tmp_path]
     )
     assert tables.mixture_for(file, "python").names == ("half",)
 
 
 def test_a_table_of_another_vocabulary_is_left_out_whatever_its_tokenizer_is_said_to_be(tmp_path):
-    """Its ids would be others, and its contexts hashed otherwise."""
+    """Its ids would be others."""
     tokens = ModelTokenizer(locate(STARTER))
     registry, more = Registry(tmp_path / "data"), tokens.vocab_size + 1
-    write = partial(write_texts, texts=[[1, more - 1, END]], vocab_size=more, fingerprint=tokens.fingerprint)
-    registry.install("mine", write, roots=[tmp_path])
-    live = LiveIndex(IncrementalTokenizer(tokens))
-    tables = ServingTables(registry, tokens.fingerprint, {}, live)
+    write = partial(write_texts, texts=[[1, more - 1]], vocab_size=more, fingerprint=tokens.fingerprint)
+    registry.install("mine", [write], roots=[tmp_path])
+    open_files = OpenFiles(tokens)
+    tables = ServingTables(registry, tokens.fingerprint, open_files)
     assert tables.mixture_for(tmp_path / "a.py", "python") is None
     assert "its vocabulary is not that of its tokenizer; run: spd-lsp" in tables.problems[0]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows lets nobody cut a mapped file short")
-@pytest.mark.parametrize("built_in", [True, False])
-def test_a_table_written_over_is_opened_anew_and_left_out_while_it_is_cut_short(tmp_path, built_in):
-    registry, path = Registry(tmp_path / "data"), tmp_path / "python.ngt"
-    if not built_in:
-        registry.install("mine", lambda new: write_texts(new, [[1, 2, END]], VOCABULARY, fingerprint="f"))
-        registry.assign_workspace(tmp_path, [("mine", 0.5)])
-        path = registry.find("mine").path
-    else:
-        table_of(tmp_path, [[1, 2]], "python")
-    tables = ServingTables(registry, "f", {"python": path} if built_in else {})
-    whole = path.read_bytes()
-    assert tables.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
-    path.write_bytes(whole[:-64])
-    for _ in range(2):
-        tables.run_idle_work(0.0)
-        assert tables.mixture_for(tmp_path / "a.py", "python") is None
-    assert len(tables.problems) == 1
-    assert f"it has {len(whole) - 64:,} bytes instead of {len(whole):,}" in tables.problems[0]
-    path.write_bytes(whole)
-    tables.run_idle_work(0.0)
-    assert tables.mixture_for(tmp_path / "a.py", "python").successors([[1]], 4).tolist() == [2]
 
 
 def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path):
@@ -238,14 +200,14 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
 
     def install(name, fingerprint, **options):
         def write(path):
-            return write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint=fingerprint)
+            return write_texts(path, [[1, 2]], VOCABULARY, fingerprint=fingerprint)
 
-        registry.install(name, write, recipe={"model": f"/models/{fingerprint}"}, **options)
+        registry.install(name, [write], recipe={"model": f"/models/{fingerprint}"}, **options)
 
     install("shop", "f", roots=[tmp_path / "shop"])
     install("shop-g", "g", roots=[tmp_path / "shop"])
     install("till-g", "g", roots=[tmp_path / "till"])
-    tables = ServingTables(registry, "f", {}, model="/models/f")
+    tables = ServingTables(registry, "f", model="/models/f")
     assert tables.mixture_for(tmp_path / "shop" / "a.py", "python").names == ("shop",)
     assert tables.problems == []
     for _ in range(2):
@@ -256,17 +218,8 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
     ]
 
 
-def test_a_table_named_like_a_built_in_one_is_told_apart(tmp_path):
-    table_of(tmp_path, [[1, 2, 3]], "python")
-    registry = Registry(tmp_path / "data")
-    registry.install("python", lambda path: write_texts(path, [[1, 2, END]], VOCABULARY, fingerprint="f"))
-    registry.assign_workspace(tmp_path, [("python", 0.5)])
-    tables = ServingTables(registry, "f", {"python": tmp_path / "python.ngt"})
-    assert tables.mixture_for(tmp_path / "a.py", "python").names == ("python", "python (built in)")
-
-
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
-    mixture = Mixture([[table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]).columns]], (1.0,))
+    mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]))], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
     by_order, _ = mixture.by_order(histories, candidates)
     plain = mixture.mix(histories, candidates, p)
@@ -283,7 +236,7 @@ def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
 
 def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     table = table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]])
-    mixture = Mixture([[table.columns]], (1.0,))
+    mixture = Mixture([pool(table)], (1.0,))
     bigrams = mixture.adjusted(1.0, 2)
     _, heard = mixture.by_order([[1, 2]], np.array([3]))
     _, fewer = bigrams.by_order([[1, 2]], np.array([3]))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ngram_builders.sources.masking import mask
-from spd_lsp.ngrams.open_documents import OpenDocument, OpenNames, likely_words
+from spd_lsp.ngrams.open_documents import OpenDocument, likely_words, names_from, sorted_names
 from tests.planted import lines
 
 
 def names_at(marked, *others):
-    document, open_names = OpenDocument("a", None, "python", marked.replace("¦", "")), OpenNames()
-    for number, text in enumerate(others):
-        open_names.put(f"b{number}", "python", mask(text))
-    near = partial(open_names.find, language="python", without="a")
+    document = OpenDocument("a", None, "python", marked.replace("¦", ""))
+
+    def near(start):
+        return [name for text in others for name in names_from(sorted_names(mask(text)), start)]
+
     return list(likely_words(document.matching_names(marked.index("¦"), near), []))
 
 
@@ -72,29 +70,3 @@ def test_no_secret_is_a_name(what):
     if begun and begun[0][0].isalpha():
         assert names_at(f"{line}\n{begun[0]}¦") == []
         assert names_at(f"{begun[0]}¦", line) == []
-
-
-NAME = re.compile(r"[^\W\d]\w{2,}")
-DOCUMENTS, LANGUAGES = ("a", "b", "c"), ("python", "go", None)
-words = st.lists(st.sampled_from(["con", "cone", "cones", "content", "name", "x", "1con"]), max_size=4)
-changes = st.tuples(st.sampled_from(DOCUMENTS), st.sampled_from(LANGUAGES), st.none() | words.map(" ".join))
-
-
-@given(st.lists(changes, max_size=20), st.booleans())
-def test_names_are_those_that_a_look_at_each_document_finds(edits, reads_between):
-    names, now = OpenNames(), {}
-    for document, language, text in edits:
-        if text is None:
-            names.drop(document)
-            now.pop(document, None)
-        else:
-            names.put(document, language, text)
-            now[document] = language, text
-        if reads_between:
-            names.read()
-    for language in LANGUAGES:
-        others = [text for one, (of, text) in now.items() if of == language and one != "a"]
-        wanted = {
-            name for text in others for name in NAME.findall(text) if name.startswith("con") and name != "con"
-        }
-        assert list(names.find("con", language, "a")) == sorted(wanted)

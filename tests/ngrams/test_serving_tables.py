@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import deque
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ngram_builders.build import build
-from ngram_builders.counting import pipeline
-from ngram_builders.counting.layers import IndexedFile
-from ngram_builders.counting.token_cache import CACHE_FILE, TokenCache
 from ngram_builders.registry.registry import Registry
+from ngram_builders.token_cache import IndexedState, read_indexed_files
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.ngrams import file_sync as follow
+from spd_lsp.ngrams import table_files
 from spd_lsp.ngrams.auto_rebuild import Rebuilder
-from spd_lsp.ngrams.followed_tables import Due
-from spd_lsp.ngrams.incremental_tokenizer import IncrementalTokenizer
-from spd_lsp.ngrams.live_index import LiveIndex
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import OPEN_FILES, ServingTables
 from tests.conftest import STARTER
 
@@ -51,21 +46,13 @@ def tokens() -> ModelTokenizer:
     return ModelTokenizer(STARTER)
 
 
-def teach(root: Path, registry: Registry, *, incremental: bool = False) -> None:
-    build(
-        [root],
-        "mine",
-        tokens().encode_batch,
-        token_space=tokens().space,
-        registry=registry,
-        model="starter",
-        incremental=incremental,
-    )
+def teach(root: Path, registry: Registry) -> None:
+    build([root], "mine", tokens().encode_batch, token_space=tokens().space, registry=registry, model="starter")
 
 
 def living(registry: Registry, rebuilder: Rebuilder | None = None) -> ServingTables:
-    live = LiveIndex(IncrementalTokenizer(tokens()))
-    return ServingTables(registry, tokens().fingerprint, {}, live, rebuilder)
+    open_files = OpenFiles(tokens())
+    return ServingTables(registry, tokens().fingerprint, open_files, rebuilder)
 
 
 def opened(path: Path, text: str) -> OpenDocument:
@@ -73,9 +60,9 @@ def opened(path: Path, text: str) -> OpenDocument:
 
 
 def show(tables: ServingTables, path: Path, text: str) -> None:
-    assert tables.live
+    assert tables.open_files
     one = opened(path, text)
-    tables.live.update_documents({one.name: DocumentChange(one, False)})
+    tables.open_files.update_documents({one.name: DocumentChange(one, False)})
 
 
 def settle(tables: ServingTables) -> None:
@@ -129,6 +116,7 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
     teach(root, registry)
     tables = living(registry)
     serving(tables, files[0])
+    opened_files: dict[Path, str] = {}
     for _ in range(6):
         file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor", "build"))
         new = text()
@@ -136,29 +124,28 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
             file.write_text(new + f"# {chance.random()}\n")
         elif kind == "buffer":
             show(tables, file, new)
+            opened_files[file] = new
         elif (
             kind == "delete"
-            and tables.live
-            and all(open.place != str(file) for open in tables.live.buffers.values())
+            and tables.open_files
+            and file not in opened_files
             and any(other.exists() for other in files if other != file)  # a table needs one
         ):
             file.unlink(missing_ok=True)
         elif kind == "build":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(pipeline, "MAX_CHANGED_SHARE", 100.0)
-                teach(root, registry, incremental=True)
-        elif tables.live:
-            tables.live.set_active(opened(file, new), chance.randrange(len(new)))
-    assert tables.live
-    tables.live.set_active(ELSEWHERE, 0)  # no line is left out
-    for name, buffer in list(tables.live.buffers.items()):
-        if buffer.opened.path:
-            buffer.opened.path.write_text(buffer.opened.text)
-            tables.live.on_saved(name)
-    for _ in range(2):  # after a build its table is opened, and the files are looked at again
-        tables.live.tables.due = dict.fromkeys(tables.live.tables.due, Due(0, 0))
-        settle(tables)
-        serving(tables, files[0])
+            teach(root, registry)
+        elif tables.open_files:
+            tables.open_files.set_active(opened(file, new), chance.randrange(len(new)))
+            opened_files[file] = new
+    assert tables.open_files
+    tables.open_files.set_active(ELSEWHERE, 0)  # no line is left out
+    for file, content in opened_files.items():
+        file.write_text(content)
+        one = opened(file, content)
+        tables.open_files.update_documents({one.name: DocumentChange(one, True)})
+    serving(tables, files[0])
+    tables.open_files.tables["mine"].scan_soon()
+    settle(tables)
     scratch = Registry(folder / "scratch")
     teach(root, scratch)
     seen = [tokens().encode(file.read_text()) for file in files if file.exists()]
@@ -185,7 +172,7 @@ def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: 
 
 def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry: Registry, root: Path):
     tables, file = living(registry), root / "a.py"
-    assert tables.live
+    assert tables.open_files
     serving(tables, file)
     show(tables, file, file.read_text() + "zygote = frobnicator\n")
     (root / "c.py").write_text("import sys\n")
@@ -193,19 +180,19 @@ def test_a_build_by_another_process_is_taken_over_with_what_is_unsaved(registry:
     settle(tables)
     serving(tables, file)
     settle(tables)
-    rebuilt = tables.live.synced["mine"]
+    rebuilt = tables.open_files.tables["mine"]
     assert str(root / "c.py") in rebuilt.contents.files
-    held = rebuilt.ledger.overlay.size
+    assert len(rebuilt.differences()) == 2
     show(tables, file, file.read_text())
-    assert held > 0 and rebuilt.ledger.overlay.size == 0
+    assert not rebuilt.differences()
 
 
 def test_the_tables_of_an_open_document_are_open_before_the_first_request(registry: Registry, root: Path):
     tables = living(registry)
     show(tables, root / "a.py", "import os\n")
     settle(tables)
-    assert tables.live and "mine" in tables.live.synced
-    assert [one.name for one in tables.tables] == ["mine"]
+    assert tables.open_files and "mine" in tables.open_files.tables
+    assert [one.table.name for one in tables.tables] == ["mine"]
 
 
 def test_after_a_build_that_found_nothing_to_write_a_table_is_compared_with_its_files_anew(
@@ -215,17 +202,17 @@ def test_after_a_build_that_found_nothing_to_write_a_table_is_compared_with_its_
     rebuilder = Rebuilder(lambda table: (sys.executable, "-c", "pass"))
     tables = living(registry, rebuilder)
     outgrow(tables, root, monkeypatch)
-    assert tables.live and rebuilder.running
+    assert tables.open_files and rebuilder.running
     (root / "c.py").unlink()
-    before = tables.live.synced["mine"]
+    before = tables.open_files.tables["mine"]
     rebuilder.running[1].wait(120)
     settle(tables)  # nobody asks
-    assert tables.live.synced["mine"] is not before
-    assert tables.live.synced["mine"].ledger.overlay.size == 0
+    assert tables.open_files.tables["mine"] is not before
+    assert not tables.open_files.tables["mine"].differences()
 
 
 def outgrow(tables: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "MAX_DRIFT", 10)
+    monkeypatch.setattr(table_files, "MAX_CHANGED_FILES", 0)
     serving(tables, root / "a.py")
     (root / "c.py").write_text("".join(f"value_{i} = compute({i})\n" for i in range(50)))
     settle(tables)
@@ -240,29 +227,27 @@ def test_a_table_far_behind_its_files_is_named_once_where_it_is_not_rebuilt(
     assert tables.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
 
 
-def test_what_changed_in_a_table_far_behind_its_files_is_written_beside_it_and_its_overlay_starts_anew(
+def test_a_table_far_behind_its_files_is_rebuilt_and_compared_with_them_anew(
     registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    (root / "large.py").write_text("".join(f"def large_{i}(x):\n    return x * {i}\n" for i in range(300)))
-    teach(root, registry)
     command = (sys.executable, "-m", "spd_lsp", "--data-dir", str(registry.folder), "ngrams", "rebuild")
-    rebuilder = Rebuilder(lambda table: (*command, "--incremental", table.name))
+    rebuilder = Rebuilder(lambda table: (*command, table.name))
     tables = living(registry, rebuilder)
     before = registry.find("mine").path
     outgrow(tables, root, monkeypatch)
-    assert tables.live and tables.live.synced["mine"].ledger.overlay.size > 10
+    assert tables.open_files and tables.open_files.tables["mine"].differences()
     assert rebuilder.running is not None
     rebuilder.running[1].wait(120)
     settle(tables)  # nobody asks
     after = registry.find("mine")
-    assert after.path == before and len(after.segments) == 1
-    assert [len(files) for files in (one.files for one in tables.tables)] == [2]
+    assert after.path != before
     mixture = serving(tables, root / "b.py")
+    assert [[file.path for file in one.files] for one in tables.tables] == [[after.path]]
     assert "compute" in {
         tokens().bytes_of([i]).decode().strip() for i in mixture.successors([tokens().encode("value_7 =")], 9)
     }
-    assert tables.live.synced["mine"].ledger.overlay.size == 0
-    assert str(root / "c.py") in tables.live.synced["mine"].contents.files
+    assert not tables.open_files.tables["mine"].differences()
+    assert str(root / "c.py") in tables.open_files.tables["mine"].contents.files
     assert tables.problems == [] and rebuilder.running is None
 
 
@@ -276,7 +261,7 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     teach(root, registry)
     tables = living(registry)
     serving(tables, root / "main.py")
-    sync = tables.live.synced["mine"]
+    table = tables.open_files.tables["mine"]
     cells = [{"cell_type": "code", "source": "import os\n", "outputs": []}]
     new = {
         "build/b.py": b"x = [1, 2]\n",
@@ -291,15 +276,20 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     for name, data in new.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_bytes(data)
-    deque(chain(sync.list_changes(), sync.learn()), maxlen=0)
-    followed = {name: str(root.resolve() / name) in sync.states for name in new}
+    deque(table.scan(), maxlen=0)
+    followed = {name: str(root.resolve() / name) in table.changed for name in new}
     assert followed == {name: name in ("build/b.py", "dist/d.py", "study.ipynb", "latin.py") for name in new}
-    assert followed == {name: sync.includes(str(root.resolve() / name)) for name in new}
     teach(root, registry)
-    assert {file.path for file in read_indexed(registry)} == set(sync.states)
+    assert read_indexed(registry).keys() == table.changed | table.contents.files.keys()
 
 
-def read_indexed(registry: Registry) -> list[IndexedFile]:
+def read_indexed(registry: Registry) -> dict[str, IndexedState]:
     table = registry.find("mine")
-    with TokenCache(table.path.parent / CACHE_FILE, tokens().fingerprint) as cache:
-        return cache.indexed_files(table.path.name)
+    known = read_indexed_files(table.paths, tokens().fingerprint)
+    assert known is not None
+    return known.files
+
+
+def test_where_nothing_is_open_and_nothing_changes_there_is_nothing_to_do(registry: Registry):
+    tables = living(registry)
+    assert not any(tables.run_idle_work(1.0) for _ in range(3))

@@ -1,14 +1,11 @@
-"""One progress for all commands: bars on a terminal, lines in a log, and a word for who stops a long one."""
+"""One progress for all commands: bars on a terminal, lines in a log."""
 
 from __future__ import annotations
 
 import re
 import time
 
-import click
-from click.testing import CliRunner
-
-from spd_lsp.output.progress import progress, resumable_progress
+from spd_lsp.output.progress import progress
 
 
 def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
@@ -42,14 +39,3 @@ def test_a_log_has_a_line_now_and_then_with_the_estimated_end(capsys, monkeypatc
     expected = [rf"counts: {done} of 20, done about \w+ \d\d:\d\d" for done in (5, 8, 11)]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all(map(re.fullmatch, expected, lines))
-
-
-def test_who_stops_a_command_that_can_go_on_is_told_so():
-    @click.command()
-    def long():
-        with resumable_progress():
-            raise KeyboardInterrupt
-
-    stopped = CliRunner().invoke(long)
-    assert stopped.exit_code == 130
-    assert stopped.stderr == "interrupted; run the same command again to resume\n"

@@ -7,13 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry.origin import Origin, to_fields
+from ngram_builders.index.table_file import Table, write_table
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import Table
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.output.terminal import console
 from tests.lsp.lsp_client import at
@@ -61,7 +61,6 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
     data = tmp_path / "data"
     odd = next(path for path in repo.iterdir() if path.name.startswith("caf"))
     said = [
-        run("build-ngrams", repo, "--dry-run", data=data),
         run("build-ngrams", repo, "--why", odd, data=data),
         run("build-ngrams", repo, "--why", f"nowhere{TITLE}", data=data),
         run("build-ngrams", repo, data=data),
@@ -75,16 +74,16 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
     for text in said:
         assert text.strip()
         assert printable(text.replace("\udce9", "")) == text.replace("\udce9", "")
-    assert "é\\u001b]0;pwned\\u0007\\u202e" in said[4]
+    assert "é\\u001b]0;pwned\\u0007\\u202e" in said[3]
 
 
 def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "other")
-    table = Table.open(registry.install("evil", writer(5, 7)).path)
+    table = Table.open(registry.install("evil", [writer(5, 7)]).path)
     hostile = f"shop{TITLE}\u202e"
-    origin = Origin(model=hostile, sources=hostile)
+    origin = {"model": hostile, "built": 0.0, "sources": hostile}
     file = tmp_path / f"team{TITLE}.ngt"
-    file.write_bytes(b"".join(map(bytes, table.parts_without_texts(to_fields(origin)))))
+    write_table(file, table.array, replace(table.summary, origin=origin))
     for arguments in (["import", file, "--name", "team"], ["show", "team"], ["list"]):
         said = run("ngrams", *arguments, data=tmp_path / "data")
         assert "team" in said

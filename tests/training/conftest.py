@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
-from transformers import LlamaForCausalLM
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from spd_lsp.training.base_model import MARKS
-from spd_lsp.training.tokenizer import open_tokenizer, save_tokenizer
-from spd_lsp.training.trimming import count_tokens, trim_tokenizer
-from tests.training.base_files import byte_level_tokenizer, random_llama
+from spd_lsp.training.gguf_model import PRE_TOKENIZER, write_gguf
+from spd_lsp.training.recipe import MARKS
+from spd_lsp.training.tokenizer import count_tokens, trim_tokenizer
 
+BASE_TOKENS = 700
 VOCABULARY = 320
-LENGTH = 48
 
 
 @pytest.fixture(scope="session")
@@ -25,43 +25,53 @@ def sources() -> list[str]:
     return [text for path in paths if (text := path.read_text(encoding="utf-8"))]
 
 
-@pytest.fixture(scope="session")
-def tokenizer_folder(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    old = byte_level_tokenizer(sources, 900)
-    trimmed, _ = trim_tokenizer(old, MARKS, count_tokens(old, sources), VOCABULARY)
-    save_tokenizer(trimmed, folder, LENGTH)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tokenizer_folder: Path) -> Tokenizer:
-    return open_tokenizer(tokenizer_folder)
-
-
-@pytest.fixture
-def model() -> LlamaForCausalLM:
-    """A model that knows nothing."""
-    return random_llama(VOCABULARY, spread=0.02)
-
-
-@pytest.fixture(scope="session")
-def manifest() -> list[dict[str, object]]:
-    """What the corpus step notes of two packages."""
-    kept = {
-        "name": "kept",
-        "language": "python",
-        "version": "1.0",
-        "licence": "MIT",
-        "archive": "kept.whl",
-        "sha256": "ab" * 32,
-    }
-    return json.loads(
-        json.dumps(
-            [
-                kept | {"files": 3, "bytes": 1_500_000, "left_out": {"empty": 1}, "skipped": ""},
-                kept
-                | {"name": "gone", "files": 0, "bytes": 0, "left_out": {}, "skipped": "its licence is unknown"},
-            ]
-        )
+def byte_level_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
+    """Tokens of these texts, which are cut as SmolLM2 cuts them; some bytes have none, as there."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = PRE_TOKENIZER
+    tokenizer.decoder = decoders.ByteLevel()
+    letters = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - {"À", "Á"})
+    special = list(dict.fromkeys(MARKS.values()))
+    trainer = trainers.BpeTrainer(
+        vocab_size=size, special_tokens=special, initial_alphabet=letters, show_progress=False
     )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def random_llama(size: int, spread: float = 0.2, seed: int = 0) -> LlamaForCausalLM:
+    """A model whose logits differ clearly, unless its weights' spread is the usual one: 0.02."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=size,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        rope_parameters={"rope_type": "default", "rope_theta": 50_000.0},
+        initializer_range=spread,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config)
+
+
+@pytest.fixture(scope="session")
+def old(sources: list[str]) -> Tokenizer:
+    """The tokenizer of a published model in small."""
+    return byte_level_tokenizer(sources, BASE_TOKENS)
+
+
+@pytest.fixture(scope="session")
+def published(old: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """That model's file."""
+    path = tmp_path_factory.mktemp("published") / "published.gguf"
+    write_gguf(random_llama(BASE_TOKENS), old, "published", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer(old: Tokenizer, sources: list[str]) -> Tokenizer:
+    return trim_tokenizer(old, MARKS, count_tokens(old, sources), VOCABULARY)[0]

@@ -1,155 +1,245 @@
-"""The corpus has only permissive packages, each once, and a manifest with the origin of each."""
+"""The corpus has only permissive handwritten files, each once, and a manifest with the origin of each package."""
 
 from __future__ import annotations
 
+import email.message
+import hashlib
+import io
 import json
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.training.corpus import package, wheels
-from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, folder_name, gather, read_listing
-from spd_lsp.training.recipe import LISTING
-from tests.training.archives import CODE, make_tar, make_wheel
+from spd_lsp.training.corpus import package, pypi
+from spd_lsp.training.corpus.debian import is_permitted, read_grants
+from spd_lsp.training.corpus.filters import Copies, is_skipped, is_table, normalise_text
+from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, LISTING, folder_name, gather, read_listing
+from spd_lsp.training.corpus.licences import is_permissive
+from spd_lsp.training.corpus.npm import select_sources
+from spd_lsp.training.corpus.pypi import STANDARD_LIBRARY, licence_of, open_wheel
 
+CODE = "def f(x):\n    return x\n"
 SCRIPT = "export function add(a: number, b: number): number {\n  return a + b;\n}\n"
+RIGHTS = """\
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+
+Files: *
+Copyright: 2020 Someone
+License: Expat
+
+Files: src/gpl/* src/odd.c
+License: GPL-2+
+ This program is free software
+ .
+ and more
+
+Files: src/gpl/free.c
+License: BSD-3-clause
+"""
 
 
-@pytest.fixture
-def lib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A standard library of three files, one of them worth reading."""
+def make_wheel(
+    folder: Path, name: str, files: dict[str, str], metadata: str = "License-Expression: MIT\n"
+) -> Path:
+    into = folder / f"{name}==1.0"
+    into.mkdir(parents=True)
+    path = into / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in files.items():
+            archive.writestr(file, text)
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", f"Name: {name}\nVersion: 1.0\n{metadata}\nReadme\n")
+    return path
+
+
+def make_tar(path: Path, files: dict[str, str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_every_language_gives_its_permissive_files_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archives are there already, so nothing is fetched."""
+    # 1. A standard library of one file, a package of two copies and one of another licence.
     lib = tmp_path / "lib"
     for name in ("os.py", "test/test_os.py", "site-packages/other.py"):
         (lib / name).parent.mkdir(parents=True, exist_ok=True)
         (lib / name).write_text(f"name = {name!r}\n")
-    monkeypatch.setattr(wheels.sysconfig, "get_path", lambda name: str(lib))
-    return lib
-
-
-def test_gathering_keeps_permissive_packages_and_the_standard_library(tmp_path: Path, lib: Path) -> None:
-    """The archives are there already, so nothing is fetched."""
+    monkeypatch.setattr(pypi.sysconfig, "get_path", lambda name: str(lib))
     archives = tmp_path / "archives"
     make_wheel(archives, "kept", {"kept/a.py": CODE, "kept/copy.py": CODE, "kept/notes.txt": "no code"})
     make_wheel(archives, "closed", {"closed/a.py": "x = 2\n"}, "License-Expression: GPL-3.0-only\n")
-    listing = tmp_path / "listing.txt"
-    listing.write_text("# two packages\n[python]\nkept==1.0\nclosed==1.0\n")
 
-    kept, closed, library = gather(listing, archives, tmp_path / "corpus")
-
-    assert (kept.files, kept.left_out) == (1, {"duplicate": 1})
-    assert closed.files == 0
-    assert "licence" in closed.skipped
-    assert (library.licence, library.files) == ("PSF-2.0", 1)
-    found = sorted(path.relative_to(tmp_path / "corpus").as_posix() for path in tmp_path.glob("corpus/**/*.py"))
-    assert found == ["python/kept/kept/a.py", "python/python-stdlib/os.py"]
-    manifest = json.loads((tmp_path / "corpus" / "sources.json").read_text())
-    assert [source["sha256"] for source in manifest] == [kept.sha256, closed.sha256, library.sha256]
-
-
-def test_copies_of_held_out_files_are_left_out(tmp_path: Path) -> None:
-    """Wherever they are: a package may contain another one."""
-    near = "".join(f"a_long_enough_line_{number} = {number}\n" for number in range(20))
-    make_wheel(tmp_path, "kept", {"kept/a.py": CODE, "kept/b.py": near + "x = 1\n", "kept/c.py": "y = 2\n"})
-    (tmp_path / "listing.txt").write_text("[python]\nkept==1.0\n")
-    for name, text in (("one/a.py", CODE), ("two/b.py", near)):
-        (tmp_path / "judged" / name).parent.mkdir(parents=True)
-        (tmp_path / "judged" / name).write_text(text)
-    folders = [tmp_path / "judged" / name for name in ("one", "two")]
-    (kept,) = gather(tmp_path / "listing.txt", tmp_path, tmp_path / "corpus", library=False, held_out=folders)
-    assert (kept.files, kept.left_out) == (1, {"duplicate": 1, "near duplicate": 1})
-
-
-def test_every_language_is_fetched_from_its_package_index(tmp_path: Path) -> None:
-    archives = tmp_path / "archives"
+    # 2. A package of npm, and one of Debian, some of whose files are under another licence.
     facts = '{"name": "@one/two", "version": "1.2.3", "license": "MIT"}'
-    make_tar(
-        archives / "@one+two@1.2.3" / "one-two-1.2.3.tgz",
-        {"package/package.json": facts, "package/src/a.ts": SCRIPT},
-    )
-    rights = (
-        "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\nFiles: *\nLicense: Expat\n"
-    )
-    make_tar(archives / "three=1-2" / "three_1-2.debian.tar.gz", {"debian/copyright": rights})
-    make_tar(archives / "three=1-2" / "three_1.orig.tar.gz", {"three-1/a.c": "int x;\n", "three-1/a.py": CODE})
-    listing = tmp_path / "listing.txt"
-    listing.write_text("[typescript]\n@one/two@1.2.3\n[c]\nthree=1-2\n")
+    script = {"package/package.json": facts, "package/src/a.ts": SCRIPT, "package/dist/a.js": SCRIPT}
+    make_tar(archives / "@one+two@1.2.3" / "one-two-1.2.3.tgz", script)
+    make_tar(archives / "three=1-2" / "three_1-2.debian.tar.gz", {"debian/copyright": RIGHTS})
+    native = {"three-1/src/a.c": "int a;\r\n", "three-1/src/gpl/b.c": "int b;\n", "three-1/src/c.py": CODE}
+    make_tar(archives / "three=1-2" / "three_1.orig.tar.gz", native)
+    listing = f"# packages\n[python]\nkept==1.0\nclosed==1.0\n{STANDARD_LIBRARY}\n[typescript]\n@one/two@1.2.3\n"
+    (tmp_path / "listing.txt").write_text(f"{listing}[c]\nthree=1-2\n")
 
-    script, native = gather(listing, archives, tmp_path / "corpus", library=False)
+    found = list(gather(tmp_path / "listing.txt", archives, tmp_path / "corpus"))
 
-    assert (script.name, script.version, script.licence, script.language) == (
-        "@one/two",
-        "1.2.3",
-        "MIT",
-        "typescript",
-    )
-    assert (native.name, native.version, native.licence, native.language) == ("three", "1-2", "Expat", "c")
-    assert (tmp_path / "corpus" / "typescript" / "one+two" / "src" / "a.ts").read_text() == SCRIPT
-    assert [path.name for path in (tmp_path / "corpus" / "c").rglob("*.*")] == ["a.c"]
+    assert [(one.name, one.version, one.licence, one.files) for one in found] == [
+        ("kept", "1.0", "MIT", 1),
+        ("closed", "1.0", "GPL-3.0-only", 0),
+        (STANDARD_LIBRARY, sys.version.split()[0], "PSF-2.0", 1),
+        ("@one/two", "1.2.3", "MIT", 1),
+        ("three", "1-2", "BSD-3-clause, Expat", 1),
+    ]
+    assert "licence" in found[1].skipped
+    files = [path for path in tmp_path.glob("corpus/*/**/*.*") if path.is_file()]
+    assert sorted(path.relative_to(tmp_path / "corpus").as_posix() for path in files) == [
+        "c/three/src/a.c",
+        "python/kept/kept/a.py",
+        "python/python-stdlib/os.py",
+        "typescript/one+two/src/a.ts",
+    ]
+    assert (tmp_path / "corpus" / "c" / "three" / "src" / "a.c").read_bytes() == b"int a;\n"
+    manifest = json.loads((tmp_path / "corpus" / "sources.json").read_text())
+    assert [source["sha256"] for source in manifest] == [one.sha256 for one in found]
+    wheel = archives / "kept==1.0" / "kept-1.0-py3-none-any.whl"
+    assert found[0].sha256 == hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
-def test_line_ends_are_normalized(tmp_path: Path) -> None:
-    make_wheel(tmp_path, "kept", {"kept/a.py": "\ufeffx = 1\r\ny = 2\rz = 3\n"})
-    (tmp_path / "listing.txt").write_text("[python]\nkept==1.0\n")
-    list(gather(tmp_path / "listing.txt", tmp_path, tmp_path / "corpus", library=False))
-    assert (tmp_path / "corpus/python/kept/kept/a.py").read_bytes() == b"x = 1\ny = 2\nz = 3\n"
-
-
-def test_every_listed_package_is_pinned_and_listed_once() -> None:
-    listing = read_listing(LISTING)
+def test_every_listed_package_is_pinned_and_none_is_judged_on() -> None:
+    listing, judged = read_listing(LISTING), read_listing(LISTING.with_name("evaluation_packages.txt"))
     assert list(listing) == list(CORPUS_LANGUAGES)
-    for requirements in listing.values():
+    assert listing["python"].pop() == STANDARD_LIBRARY
+    for language, requirements in listing.items():
         names = [folder_name(requirement) for requirement in requirements]
         assert len(names) == len(set(names))
         assert all(name != requirement.lstrip("@") for name, requirement in zip(names, requirements, strict=True))
-    assert len(listing["python"]) == 47
-
-
-def test_evaluation_packages_are_not_trained_on() -> None:
-    learnt, judged = read_listing(LISTING), read_listing(LISTING.with_name("evaluation_packages.txt"))
-    assert set(judged) == set(CORPUS_LANGUAGES) - {"python"}
-    for language, requirements in judged.items():
-        assert len(requirements) == 3
-        assert {*map(folder_name, requirements)}.isdisjoint(map(folder_name, learnt[language]))
-
-
-def test_a_list_that_names_an_unknown_language_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "listing.txt").write_text("[cobol]\nsome==1\n")
-    with pytest.raises(UserError, match=r"unknown language \[cobol\].*known are python"):
-        read_listing(tmp_path / "listing.txt")
-
-
-@pytest.mark.parametrize(
-    ("requirement", "name"),
-    [("torch==2.1", "torch"), ("@trpc/server@11.4.3", "trpc+server"), ("rxjs@7.8.2", "rxjs"), ("a=1:2~b", "a")],
-)
-def test_folders_are_named_for_packages(requirement: str, name: str) -> None:
-    assert folder_name(requirement) == name
+        assert {*map(folder_name, judged.get(language, ()))}.isdisjoint(names)
 
 
 def test_a_package_that_cannot_be_fetched_is_reported_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('ERROR: No matching distribution found for kept==1.0')"]
     with pytest.raises(UserError, match=r"No matching distribution found for kept==1\.0.*run this again"):
-        package.fetch_archives(command, "kept==1.0", tmp_path, "*.whl", "pip")
-
-
-def test_a_missing_program_is_reported_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no archive of kept@1: npm exited with status 127 \(not installed\)"):
-        package.fetch_archives(["no-such-program"], "kept@1", tmp_path, "*.tgz", "npm")
-
-
-def test_a_downloaded_archive_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = make_wheel(tmp_path, "kept", {})
-    monkeypatch.setattr(package.subprocess, "run", None)
-    assert wheels.download_wheel("kept==1.0", tmp_path) == wheel
+        package.fetch_archive(command, tmp_path / "kept==1.0", "*.whl")
 
 
 def test_a_debian_package_is_read_like_a_tar_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """dpkg-deb unpacks it; what it prints is a tar archive."""
-    tar = make_tar(tmp_path / "a.tar", {"./usr/share/doc/a/copyright": "free", "./usr/share/a.rs": "fn f() {}\n"})
+    tar = make_tar(tmp_path / "a.deb", {"./usr/share/doc/a/copyright": "free", "./usr/share/a.rs": "fn f() {}\n"})
     done = subprocess.CompletedProcess([], 0, tar.read_bytes(), b"")
     monkeypatch.setattr(package.subprocess, "run", lambda *given, **options: done)
-    found = package.read_archive(tmp_path / "a.deb", lambda name: name.endswith(".rs"))
-    assert found == [("share/a.rs", b"fn f() {}\n")]
+    assert package.read_archive(tar, lambda name: name.endswith(".rs")) == [("share/a.rs", b"fn f() {}\n")]
+
+
+def test_the_last_licence_that_covers_a_file_holds() -> None:
+    grants = read_grants(RIGHTS)
+    names = ("src/a.c", "src/gpl/a.c", "src/gpl/deep/a.c", "src/odd.c", "src/gpl/free.c", "share/src/odd.c")
+    assert [is_permitted(name, grants) for name in names] == [True, False, False, False, True, False]
+    assert read_grants("This package was debianised by someone.\n\nLicense: MIT\n") == []
+    assert not is_permitted("a.c", [])
+
+
+def test_a_licence_is_read_from_expression_then_classifiers_then_text_then_its_file(tmp_path: Path) -> None:
+    metadata = email.message.Message()
+    metadata["License"] = "Apache License\nVersion 2.0"
+    assert licence_of(metadata) == "Apache License"
+    metadata["Classifier"] = "License :: OSI Approved :: BSD License"
+    assert licence_of(metadata) == "BSD License"
+    metadata["License-Expression"] = "MIT"
+    assert licence_of(metadata) == "MIT"
+    make_wheel(
+        tmp_path, "quiet", {"quiet-1.0.dist-info/LICENSE": "Permission is hereby granted,\nfree of charge"}, ""
+    )
+    assert open_wheel("quiet==1.0", tmp_path)[0].licence == "MIT"
+
+
+@pytest.mark.parametrize(
+    ("licence", "permissive"),
+    [
+        ("MIT", True),
+        ("BSD-3-Clause AND 0BSD AND Zlib", True),
+        ("Apache-2.0 AND Apache-2.0 WITH LLVM-exception", True),
+        ("LicenseRef-Biopython-License-Agreement", True),
+        ("GPL-2+ or Expat", True),
+        ("public-domain", True),
+        ("Expat and something", False),
+        ("GPL-3.0-only", False),
+        ("MIT AND LGPL-2.1", False),
+        ("GNU Affero General Public License v3", False),
+        ("Proprietary", False),
+        ("", False),
+    ],
+)
+def test_only_permissive_licences_pass(licence: str, permissive: bool) -> None:
+    assert is_permissive(licence) is permissive
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (["src/a.ts", "dist/a.js", "dist/a.d.ts", "src/a.d.ts"], ["src/a.ts"]),
+        (["lib/a.js", "lib/b.js", "test/types/a.ts"], ["lib/a.js", "lib/b.js"]),
+        (["lib/a.ts", "lib/b.ts", "scripts/c.js"], ["lib/a.ts", "lib/b.ts"]),
+        (["src/a.js", "lib/a.js"], ["src/a.js"]),
+        (["lib/a.js", "umd/a.js", "a.min.js"], ["lib/a.js"]),
+    ],
+)
+def test_sources_and_build_output_are_distinguished_by_name(names: list[str], kept: list[str]) -> None:
+    assert select_sources(names) == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "skipped"),
+    [
+        ("a/b.py", CODE, False),
+        ("a/_vendor/b.py", CODE, True),
+        ("a/testdata/b.go", "package a\n", True),
+        ("a/b.py", "x = 1  # y\n" * 20_000, True),
+        ("a/b.py", " \n", True),
+        ("a/b.py", "x = '\0'\n", True),
+        ("a/b.py", f"# DO NOT EDIT\n{CODE}", True),
+        ("a/b.java", "// Generated by the protocol buffer compiler.\nclass A {}\n", True),
+        ("a/b.py", f'"""Trees are generated by parse()."""\n{CODE}', False),
+        ("a/b.js", f'"use strict";\nObject.defineProperty(exports, "__esModule", {{}});\n{SCRIPT}', True),
+        ("a/b.js", f"{SCRIPT}//# sourceMappingURL=b.js.map\n", True),
+        ("a/b.py", "TABLE = [\n" + "    'abc', 12, 0.5,\n" * 9 + "]\n", True),
+        ("a/b.py", f"x = '{'a' * 2000}'\n", True),
+        ("a/b.js", ("f(a);" * 40 + "\n") * 5, True),
+    ],
+)
+def test_what_is_not_written_by_hand_is_skipped(name: str, content: str, skipped: bool) -> None:
+    assert is_skipped(name, content.encode()) is skipped
+    assert is_skipped(name, b"# caf\xe9\n")
+    assert not is_table('"""\nSome words, some more words.\n\nAnd more.\n"""\n')
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_line_ends_in_a_newline_alone(end: bytes) -> None:
+    assert normalise_text(b"\xef\xbb\xbfa" + end + b"b" + end) == b"a\nb\n"
+
+
+def test_copies_are_skipped_even_with_a_few_lines_changed_and_what_only_begins_alike_is_kept() -> None:
+    def content(lines: list[str]) -> bytes:
+        return ("\n".join(lines) + "\n").encode()
+
+    text = [f"value_{number} = compute_the_value({number})" for number in range(40)]
+    copies = Copies()
+    found = [
+        copies.is_copy(one)
+        for one in (
+            b"x = 1\n",
+            b"x = 1\n",
+            content(text),
+            content(["another_line = something_else()", *text[2:]]),
+            content(text[5:30]),
+            content([*text[:20], *(f"other_{n} = something_else({n})" for n in range(20))]),
+            content(text[:5]),
+        )
+    ]
+    assert found == [False, True, False, True, True, False, False]

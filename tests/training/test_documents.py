@@ -10,25 +10,18 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import (
-    BRACKETS,
-    END_ID,
-    FILE_ID,
-    PREFIX_ID,
-    SUFFIX_ID,
-    SUFFIX_TOKENS,
     body,
     cut_gap,
     file_document,
     infilling_document,
-    part_of_line,
     rest_of_bracket,
     rest_of_line_span,
-    some_lines,
     split_text,
     strip_copyright,
-    with_gaps,
 )
+from spd_lsp.training.tokenizer import END_ID, FILE_ID, PREFIX_ID, SUFFIX_ID
 
+SUFFIX_TOKENS = 256
 TEXTS = st.text(alphabet="ab \n\té=()", max_size=300)
 SEEDS = st.integers(0, 1000)
 
@@ -51,14 +44,6 @@ def test_the_rest_of_a_line_ends_where_the_line_ends(text: str, seed: int) -> No
     assert end == len(text) or text[end] == "\n"
 
 
-@given(text=TEXTS, seed=SEEDS)
-def test_some_lines_are_one_to_eight_and_end_where_a_line_ends(text: str, seed: int) -> None:
-    start, end = some_lines(text, random.Random(seed))
-    assert 0 <= text[start:end].count("\n") <= 7
-    assert end == len(text) or text[end] == "\n"
-    assert not text[:start].rpartition("\n")[2].strip()
-
-
 def test_a_body_is_what_is_indented_deeper_than_the_line_above_it() -> None:
     text = "def f():\n    if x:\n        y()\n\n    z()\n\nw()\n"
     found = {text[slice(*body(text, random.Random(seed)))] for seed in range(80)}
@@ -67,44 +52,16 @@ def test_a_body_is_what_is_indented_deeper_than_the_line_above_it() -> None:
 
 
 @given(text=TEXTS, seed=SEEDS)
-def test_a_body_ends_where_a_line_ends(text: str, seed: int) -> None:
-    start, end = body(text, random.Random(seed))
-    assert 0 <= start <= end <= len(text)
-    assert end == len(text) or text[end] == "\n"
-
-
-@given(text=TEXTS, seed=SEEDS)
-def test_a_part_of_a_line_ends_at_a_joint_of_that_line(text: str, seed: int) -> None:
-    start, end = part_of_line(text, random.Random(seed))
-    assert 0 <= start <= end <= len(text)
-    assert "\n" not in text[start:end]
-    assert end in (start, len(text)) or not (text[end - 1].isalnum() and text[end].isalnum())
-
-
-@given(text=TEXTS, seed=SEEDS)
 def test_a_document_is_suffix_then_prefix_and_middle_as_one_text(
     tokenizer: Tokenizer, text: str, seed: int
 ) -> None:
     gap = cut_gap(text, random.Random(seed))
-    ids = infilling_document(gap, tokenizer, 10_000).ids
+    ids = infilling_document(gap, tokenizer, 10_000)
     prefix = ids.index(PREFIX_ID)
     assert ids[0] == SUFFIX_ID
     assert ids[-1] == END_ID
     assert ids[prefix + 1 : -1] == tokenizer.encode(gap.before + gap.middle).ids
     assert ids[1:prefix] == tokenizer.encode(gap.after).ids[:SUFFIX_TOKENS]
-
-
-@given(text=TEXTS, seed=SEEDS)
-def test_what_is_measured_is_the_middle_and_at_most_the_token_it_begins_in(
-    tokenizer: Tokenizer, text: str, seed: int
-) -> None:
-    gap = cut_gap(text, random.Random(seed))
-    document = infilling_document(gap, tokenizer, 10_000)
-    measured = tokenizer.decode(document.ids[document.middle : -1])
-    first = tokenizer.decode(document.ids[document.middle : -1][:1])
-    if "\ufffd" not in measured:
-        assert measured.endswith(gap.middle)
-        assert len(measured) - len(gap.middle) < max(1, len(first))
 
 
 @given(text=TEXTS, seed=SEEDS, length=st.integers(SUFFIX_TOKENS + 8, 300))
@@ -113,31 +70,14 @@ def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
 ) -> None:
     gap = cut_gap(text, random.Random(seed))
     whole, short = infilling_document(gap, tokenizer, 10_000), infilling_document(gap, tokenizer, length)
-    assert len(short.ids) == min(length, len(whole.ids))
-    assert short.ids[-4:] == whole.ids[-4:]
-    assert len(short.ids) - short.middle == min(
-        len(whole.ids) - whole.middle, len(short.ids) - short.ids.index(PREFIX_ID) - 1
-    )
-
-
-def test_every_stretch_of_a_file_gives_one_document(tokenizer: Tokenizer, sources: list[str]) -> None:
-    text = max(sources, key=len)
-    found = list(with_gaps(text, tokenizer, 1024, random.Random(3)))
-    assert len(found) == len(list(split_text(text, random.Random(3)))) or len(found) > 3
-    assert all(document.ids[0] == SUFFIX_ID for document in found)
+    assert len(short) == min(length, len(whole))
+    assert short[-4:] == whole[-4:]
 
 
 def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:
-    ids = file_document("a/b.py", "x = 1\n", tokenizer).ids
+    ids = file_document("a/b.py", "x = 1\n", tokenizer)
     assert (ids[0], ids[-1]) == (FILE_ID, END_ID)
     assert tokenizer.decode(ids[1:-1]) == "a/b.py\nx = 1\n"
-
-
-@pytest.mark.parametrize("text", ["", "\n", "   \n\n"])
-def test_a_text_without_code_can_be_cut(tokenizer: Tokenizer, text: str) -> None:
-    for seed in range(50):
-        gap = cut_gap(text, random.Random(seed))
-        assert gap.before + gap.middle + gap.after == text
 
 
 @pytest.mark.parametrize(
@@ -160,7 +100,7 @@ def test_only_copyright_comments_at_the_head_are_dropped(text: str, learnt: str)
 def test_the_rest_of_a_bracket_ends_where_it_closes_or_is_the_rest_of_a_line(text: str, seed: int) -> None:
     start, end = rest_of_bracket(text, random.Random(seed))
     assert 0 <= start <= end <= len(text)
-    assert end == len(text) or text[end] == "\n" or text[end] in BRACKETS.values()
+    assert end == len(text) or text[end] == "\n" or text[end] in ")]}"
 
 
 def test_the_rest_of_a_bracket_may_take_several_lines() -> None:

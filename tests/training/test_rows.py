@@ -11,124 +11,88 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from spd_lsp.training.documents import END_ID, FILE_ID, SUFFIX_ID, TrainingDocument
-from spd_lsp.training.rows import (
-    Package,
-    SourceFile,
-    arrange,
-    gap_rows,
-    group_by_package,
-    read_packages,
-    read_texts,
-    write_held_out_rows,
-    write_training_rows,
-)
+from spd_lsp.training.rows import even_share, gap_rows, select_files, write_rows
+from spd_lsp.training.tokenizer import FILE_ID, SUFFIX_ID
 
 NEIGHBOURS = [[100 + place] * 12 for place in range(4)]
-DOCUMENTS = st.lists(
-    st.tuples(
-        st.integers(1, 3),
-        st.integers(1, 12).flatmap(
-            lambda size: st.builds(TrainingDocument, st.just([7] * size), st.integers(0, size - 1))
-        ),
-    )
-).map(lambda documents: sorted(documents, key=lambda one: one[0]))
-
-
-@pytest.fixture
-def packages(sources: list[str]) -> list[Package]:
-    files = [SourceFile(f"p/m{number:03}.py", text) for number, text in enumerate(sources)]
-    return [files[:20], files[20:]]
+DOCUMENTS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12).map(lambda size: [7] * size))).map(
+    lambda documents: sorted(documents, key=lambda one: one[0])
+)
 
 
 @given(documents=DOCUMENTS, seed=st.integers(0, 99))
-def test_no_document_is_broken_and_only_middles_are_measured(
-    documents: list[tuple[int, TrainingDocument]], seed: int
-) -> None:
+def test_no_document_is_broken(documents: list[tuple[int, list[int]]], seed: int) -> None:
     rows = list(gap_rows(documents, NEIGHBOURS, 12, random.Random(seed)))
-    assert all(len(row.ids) == len(row.measured) == 12 for row in rows)
-    found = [document for _, document in documents]
-    assert sum(row.ids.count(7) for row in rows) == sum(len(document.ids) for document in found)
-    assert sum(sum(row.measured) for row in rows) == sum(len(d.ids) - d.middle for d in found)
-    assert all(row.ids[12 - row.ids.count(7) :] == [7] * row.ids.count(7) for row in rows), "after the neighbours"
+    assert all(len(row) == 12 for row in rows)
+    assert sum(row.count(7) for row in rows) == sum(len(document) for _, document in documents)
+    assert all(row[12 - row.count(7) :] == [7] * row.count(7) for row in rows), "after the neighbours"
 
 
 def test_a_gap_stands_after_the_files_before_its_own_the_nearest_last() -> None:
     files = [[100] * 4, [101] * 4, [7] * 4, [103] * 4]
-    rows = list(gap_rows([(2, TrainingDocument([7] * 4))], files, 10, random.Random(0)))
-    assert [row.ids for row in rows] == [[100] * 2 + [101] * 4 + [7] * 4]
+    assert list(gap_rows([(2, [7] * 4)], files, 10, random.Random(0))) == [[100] * 2 + [101] * 4 + [7] * 4]
 
 
 def test_no_neighbour_of_a_gap_is_a_file_of_the_same_row() -> None:
     """It would hold the answer."""
     files = [[10 + place] * 9 for place in range(3)]
-    documents = [(place, TrainingDocument([20 + place] * 3)) for place in range(3)]
+    documents = [(place, [20 + place] * 3) for place in range(3)]
     for seed in range(20):
         for row in gap_rows(documents, files, 8, random.Random(seed)):
-            assert not {token - 10 for token in row.ids if token >= 20} & {*row.ids}
+            assert not {token - 10 for token in row if token >= 20} & {*row}
 
 
 def test_rows_end_when_no_neighbours_are_left_to_fill_them() -> None:
-    assert list(gap_rows([(0, TrainingDocument([7] * 5))], [[7] * 5], 12, random.Random(0))) == []
-
-
-def test_both_kinds_of_rows_are_full(tokenizer: Tokenizer, packages: list[Package]) -> None:
-    plain, gaps = map(list, arrange(packages, tokenizer, 512, seed=1))
-    assert plain
-    assert gaps
-    assert {len(row.ids) for row in plain + gaps} == {512}
-    assert all(all(row.measured) for row in plain)
-    assert all(SUFFIX_ID not in row.ids for row in plain)
-    assert 0 < np.mean([row.measured for row in gaps]) < 0.5
-
-
-def test_about_half_of_the_tokens_are_of_documents_with_gaps(
-    tokenizer: Tokenizer, packages: list[Package]
-) -> None:
-    plain, gaps = map(list, arrange(packages * 2, tokenizer, 1024, seed=1))
-    inside = sum(1024 - row.ids.index(SUFFIX_ID) for row in gaps)
-    assert 0.4 < inside / (1024 * (len(plain) + len(gaps))) < 0.7
-
-
-def test_neighbours_stand_below_their_paths(tokenizer: Tokenizer, packages: list[Package]) -> None:
-    _, gaps = arrange(packages, tokenizer, 512, seed=1)
-    heads = [row.ids[: row.ids.index(SUFFIX_ID)] for row in gaps]
-    nearest = [head[len(head) - head[::-1].index(FILE_ID) :] for head in heads if FILE_ID in head[:-8]]
-    whole = [ids for ids in nearest if len(ids) > 8]  # the farthest file of a row is cut
-    assert whole
-    assert all(tokenizer.decode(ids).startswith("p/m") for ids in whole)
-    assert any(END_ID in head for head in heads)
+    assert list(gap_rows([(0, [7] * 5)], [[7] * 5], 12, random.Random(0))) == []
 
 
 @pytest.mark.slow
-def test_the_same_files_and_seed_give_the_same_bytes(
-    tokenizer: Tokenizer, packages: list[Package], tmp_path: Path
+def test_half_of_the_tokens_are_plain_and_a_seed_decides_every_byte(
+    tokenizer: Tokenizer, sources: list[str], tmp_path: Path
 ) -> None:
-    paths = [tmp_path / name for name in ("a.npy", "b.npy", "c.npy")]
-    for path, seed in zip(paths, (1, 1, 2), strict=True):
-        assert len(write_training_rows([packages, packages[:1]], tokenizer, 512, seed, path)) == 2
-    first, second, third = (path.read_bytes() for path in paths)
-    assert first == second != third
-    assert np.load(paths[0], mmap_mode="r").dtype == np.uint16
+    files = [tmp_path / "python" / "p" / f"m{number:03}.py" for number in range(len(sources))]
+    files[0].parent.mkdir(parents=True)
+    for file, text in zip(files, sources, strict=True):
+        file.write_text(text)
+    found = []
+    for seed in (1, 1, 2):
+        counts = write_rows(
+            {"python": [files[:20], files[20:]]}, tmp_path, tokenizer, 512, seed, tmp_path / "rows.npy"
+        )
+        found.append((tmp_path / "rows.npy").read_bytes())
+        rows = np.load(tmp_path / "rows.npy")
+        assert rows.dtype == np.uint16 and rows.shape == (counts["python"], 512)
+    assert found[0] == found[1] != found[2]
+    gaps = [row for row in rows.tolist() if SUFFIX_ID in row]
+    assert 0.4 < sum(512 - row.index(SUFFIX_ID) for row in gaps) / rows.size < 0.75
+    heads = [row[: row.index(SUFFIX_ID)] for row in gaps]
+    nearest = [head[len(head) - head[::-1].index(FILE_ID) :] for head in heads if FILE_ID in head[:-8]]
+    assert any(tokenizer.decode(ids).startswith("p/m") for ids in nearest if len(ids) > 8)
 
 
-def test_held_out_rows_have_a_mask_of_measured_tokens(
-    tokenizer: Tokenizer, packages: list[Package], tmp_path: Path
-) -> None:
-    write_held_out_rows(packages, tokenizer, 512, 0, tmp_path, most=3)
-    for kind in ("plain", "gaps"):
-        ids, measured = (np.load(tmp_path / f"{kind}.{part}.npy") for part in ("ids", "measured"))
-        assert ids.shape == measured.shape == (3, 512)
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1), budget=st.integers(1, 20_000))
+def test_the_cap_spends_the_budget_while_there_is_text(sizes: list[int], budget: int) -> None:
+    spent = sum(min(size, even_share(sizes, budget)) for size in sizes)
+    assert min(budget, sum(sizes)) - len(sizes) < spent <= budget
 
 
-def test_copyright_comments_are_not_trained_on(tmp_path: Path) -> None:
-    path = tmp_path / "package" / "a.py"
-    path.parent.mkdir()
-    path.write_text("# Copyright 2020 Someone\n# All rights reserved.\n\nx = 1\n")
-    assert list(read_packages([[path]], tmp_path)) == [[SourceFile("package/a.py", "x = 1\n")]]
-    assert next(read_texts([path])).startswith("# Copyright")
-
-
-def test_files_are_sorted_into_their_packages() -> None:
-    paths = [Path("c/b/2.py"), Path("c/a/1.py"), Path("c/b/x/1.py")]
-    assert group_by_package(paths, Path("c")) == [[Path("c/a/1.py")], [Path("c/b/2.py"), Path("c/b/x/1.py")]]
+def test_languages_and_packages_have_their_shares(tmp_path: Path) -> None:
+    """A giant of 600 files does not crowd out a dwarf of 5."""
+    for package, files in (
+        ("python/giant", 600),
+        ("python/dwarf", 5),
+        ("typescript/script", 300),
+        ("go/gone", 300),
+    ):
+        (tmp_path / package).mkdir(parents=True)
+        for number in range(files):
+            (tmp_path / package / f"m{number}.py").write_text("x" * 99 + "\n")
+    chosen = select_files(tmp_path, 16_000, seed=0)
+    assert {language: sum(map(len, packages)) for language, packages in chosen.items()} == {
+        "python": pytest.approx(100, abs=3),
+        "typescript": pytest.approx(50, abs=3),
+        "go": pytest.approx(10, abs=3),
+    }
+    giant, dwarf = sorted(chosen["python"], key=len, reverse=True)
+    assert len(dwarf) == 5 and giant == sorted(giant)
+    assert chosen == select_files(tmp_path, 16_000, seed=0) != select_files(tmp_path, 16_000, seed=1)

@@ -8,8 +8,6 @@ const { MEND } = require("./words.js");
 
 const INDEX_FOLDER = "spd-lsp.indexFolder"; // commands of the server
 const EXCLUDE_FOLDER = "spd-lsp.excludeFolder";
-const LIST_TABLES = "spd-lsp.listTables";
-const USE_TABLES = "spd-lsp.useTables";
 
 class Commands {
   /** install: installs the server into the extension's environment. models: for choosing one. ghost, words: of the editor. */
@@ -32,7 +30,6 @@ class Commands {
       language: () => this.switchLanguage(),
       index: () => this.onFolder(INDEX_FOLDER),
       exclude: () => this.onFolder(EXCLUDE_FOLDER),
-      tables: () => this.chooseTables(),
       model: () => this.models.choose(),
       why: () => this.explain(),
       install: () => this.install(),
@@ -75,7 +72,6 @@ class Commands {
       ...(language ? [item("circle-slash", `${isOff ? "Turn on" : "Turn off"} for ${nameOf(language)}`, "language")] : []),
       ...(document && this.words.isListing(document) ? [item("eye", MEND, "words")] : []),
       ...(folder && !isIndexed ? [item("database", `Index ${folder.name}`, "index")] : []),
-      ...(folder ? [item("list-filter", "Choose the n-gram tables", "tables")] : []),
       item("server-environment", "Choose the model", "model"),
       ...always,
     ];
@@ -141,21 +137,6 @@ class Commands {
       vscode.window.showInformationMessage("spd-lsp: open a folder first.");
     } else {
       await this.ask(command, String(folder.uri));
-    }
-  }
-
-  async chooseTables() {
-    const folder = currentFolder();
-    const tables = folder && (await this.ask(LIST_TABLES, String(folder.uri)));
-    if (!tables?.length) {
-      vscode.window.showInformationMessage("spd-lsp: there are no n-gram tables yet. Index the folder first.");
-      return;
-    }
-    const items = tables.map(({ name, detail, isUsed }) => ({ label: name, description: detail, picked: isUsed }));
-    const options = { canPickMany: true, title: `n-gram tables for ${folder.name}; none: those that fit` };
-    const chosen = await vscode.window.showQuickPick(items, options);
-    if (chosen) {
-      await this.ask(USE_TABLES, String(folder.uri), ...chosen.map(({ label }) => label));
     }
   }
 

@@ -49,10 +49,9 @@ class Models {
   }
 
   item(program, model) {
-    const { name, bytes, milliseconds, measured, fits, format, licence, install } = model;
+    const { name, bytes, fits, format, licence, install } = model;
     const facts = [
       `${(bytes / 1e9).toFixed(2)} GB`,
-      ...(milliseconds === null ? [] : [`${measured ? "" : "about "}${(milliseconds / 1000).toFixed(2)} s a completion`]),
       licence ?? format,
       ...(fits === false ? ["more than the free memory"] : []),
       ...(install ? ["needs PyTorch"] : []),

@@ -64,9 +64,7 @@ class Session {
 
   async start() {
     try {
-      const interpreters = await findInterpreters();
-      this.settings.interpreter = interpreters[0];
-      const program = await findServer(this.environment.location, interpreters, this.log);
+      const program = await findServer(this.environment.location, await findInterpreters(), this.log);
       this.program = program;
       const address = userSetting("serverAddress");
       if (address) {

@@ -6,7 +6,6 @@ const vscode = require("vscode");
 
 const SECTION = "spd-lsp";
 const EXTENSION_SETTINGS = ["serverCommand", "serverAddress", "trace.server"]; // all others are the server's
-const INTERPRETER = "advanced.pythonInterpreter";
 
 /** The value in the user's settings, whatever the open folder says. */
 function userSetting(key) {
@@ -27,12 +26,10 @@ class ServerSettings {
     this.folderKeys = keys.filter((key) => !properties[`${SECTION}.${key}`].scope);
     this.serverKeys = keys.filter((key) => !EXTENSION_SETTINGS.includes(key));
     this.paused = false; // until the window is closed
-    this.interpreter = undefined; // chosen in the Python extension
   }
 
   options() {
-    const set = this.serverKeys.map((key) => [key, userSetting(key)]).filter(([, value]) => value !== undefined);
-    return Object.fromEntries([...(this.interpreter ? [[INTERPRETER, this.interpreter]] : []), ...set]);
+    return Object.fromEntries(this.serverKeys.map((key) => [key, userSetting(key)]).filter(([, value]) => value !== undefined));
   }
 
   /** Middleware of the client library: answers the server's request for our section. */

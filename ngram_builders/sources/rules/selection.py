@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import related_languages
-from ngram_builders.sources.rules.ignore_rules import IgnoreFile, IgnoreRule
+from ngram_builders.sources.rules.rule_files import Rule, RuleFile
+
+INCLUDE, EXCLUDE = "--include", "--exclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Selection:
 
     def as_options(self) -> list[str]:
         """The options of `build-ngrams` that select the same."""
-        given = {"--language": filter(None, [self.language]), "--include": self.include, "--exclude": self.exclude}
+        given = {"--language": filter(None, [self.language]), INCLUDE: self.include, EXCLUDE: self.exclude}
         return [f"{option} {shlex.quote(value)}" for option, values in given.items() for value in values]
 
     @property
@@ -45,22 +46,20 @@ class Selection:
         """The languages that are wanted; None for all."""
         return None if self.language is None else related_languages(self.language)
 
-    def rules(self, folder: str) -> tuple[IgnoreFile | None, IgnoreFile | None]:
+    def rules(self, folder: str) -> dict[str, tuple[RuleFile, ...]]:
         """What is included and excluded below a folder; raises UserError for what is no glob."""
-        return (
-            IgnoreFile.of("--include", folder, map(_parse, count(1), self.include)),
-            IgnoreFile.of("--exclude", folder, map(_parse, count(1), self.exclude)),
-        )
+        given = {INCLUDE: self.include, EXCLUDE: self.exclude}
+        rules = {kind: [_parse(kind, *numbered) for numbered in enumerate(globs)] for kind, globs in given.items()}
+        return {kind: (RuleFile.of(folder, parsed),) for kind, parsed in rules.items() if parsed}
 
 
 EVERYTHING = Selection()
 
 
-def _parse(number: int, glob: str) -> IgnoreRule:
+def _parse(option: str, number: int, glob: str) -> Rule:
     """Parse a glob; `./` means the folder that is counted."""
-    negated = glob.startswith("!")
-    path = glob[negated:]
-    rule = IgnoreRule.parse(number, "!" * negated + (path[1:] if path.startswith("./") else path))
-    if rule is None:
-        raise UserError(f"{glob!r} is no pattern of .gitignore; name files or folders, such as 'deps/' or '*.sql'")
-    return rule
+    try:
+        return Rule.of(glob[1:] if glob.startswith("./") else glob.replace("!./", "!/", 1), f"{option} ", number)
+    except ValueError:
+        problem = f"{glob!r} is no pattern of .gitignore; name files or folders, such as 'deps/' or '*.sql'"
+        raise UserError(problem) from None

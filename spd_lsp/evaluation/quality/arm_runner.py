@@ -15,13 +15,12 @@ from typing import Any
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import CompletionShape, build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import Offer, OfferInputs, keep_parseable, make_offer, offer_alone
+from spd_lsp.completion.offer import OfferInputs, make_offer, offer_alone
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS, Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, Arm
-from spd_lsp.evaluation.quality.lexeme_index import Surroundings, find_copies
 from spd_lsp.models.base import Engine
 from spd_lsp.ngrams.mixture import Mixture, adjusted
 from spd_lsp.ngrams.open_documents import OpenDocument
@@ -50,8 +49,6 @@ class ArmResult:
     completions: list[Completion]
     passes: int  # the prompt's counted as one
     rows: int  # positions read after the prompt
-    tokens: int  # of the longest draft
-    wall_ms: float
     cpu_ms: float
     candidates: Sequence[Completion] = ()  # what the product chose from, as far as it can be code
 
@@ -62,7 +59,7 @@ class ArmResult:
 
     def record(self) -> dict[str, Any]:
         """All of it as JSON has it."""
-        costs = {name: getattr(self, name) for name in ("passes", "rows", "tokens", "wall_ms", "cpu_ms")}
+        costs = {name: getattr(self, name) for name in ("passes", "rows", "cpu_ms")}
         shown = {"drafts": self.drafts, "probabilities": [one.probability for one in self.completions]}
         return shown | costs | {"candidates": [_evidence(one) for one in self.candidates]}
 
@@ -80,7 +77,7 @@ class ArmRunner:
         self.model = model
         self.tokens = tokens
         self.settings = settings
-        self.completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint, {}), settings)
+        self.completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint), settings)
 
     def request(
         self, source: str, cursor: int, language: str, shape: CompletionShape | None = "line"
@@ -94,62 +91,29 @@ class ArmRunner:
         prompt = self.completer.prompt(context)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
 
-    def warm_up(self, request: ArmRequest) -> float:
-        """Read the prompt into the cache, so that no arm has to. -> ms"""
-        began = time.perf_counter()
+    def warm_up(self, request: ArmRequest) -> None:
+        """Read the prompt into the cache, so that no arm has to."""
         self.model.prefill(request.prompt.ids, _never_cancelled)
-        return (time.perf_counter() - began) * 1000
 
-    def complete(
-        self, arm: Arm, request: ArmRequest, mixture: Mixture | None, around: Surroundings | None = None
-    ) -> ArmResult:
-        """Complete with one arm; decoding, n-gram look-ups and ranking are timed.
-
-        `around` is what copies are made from; without it there are none.
-        """
+    def complete(self, arm: Arm, request: ArmRequest, mixture: Mixture | None) -> ArmResult:
+        """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
+        kind = ARM_KINDS[arm.kind]
         settings = dataclasses.replace(self.settings, **arm.settings)
-        wall = time.perf_counter()
         cpu = time.process_time()
         mixture = adjusted(mixture, settings)
-        inputs = self._inputs(arm, request, mixture, settings)
-        if ARM_KINDS[arm.kind].is_text:
-            drafts = DecodingResult([], passes=0, longest=0)
-            offer = _offer_copies(inputs, around, settings)
-        else:
-            start = request.texts.request(mixture)
-            drafts = DECODERS[arm.decoder](self.model, start, settings, _never_cancelled)
-            offer = _offer_drafts(arm, drafts, inputs, settings)
-        wall = time.perf_counter() - wall
-        cpu = time.process_time() - cpu
-        costs = drafts.passes, drafts.rows, drafts.longest, 1000 * wall, 1000 * cpu
-        most = len(offer.candidates)
-        candidates = keep_parseable(offer.candidates, request.document, request.cursor, most)
-        return ArmResult(offer.completions, *costs, candidates)
-
-    def _inputs(self, arm: Arm, request: ArmRequest, mixture: Mixture | None, settings: Settings) -> OfferInputs:
-        """What the product would know here."""
-        document = request.document
-        cursor = request.cursor
-        texts = request.texts
-        occurrences = texts.occurrences(mixture, settings.max_tokens) if ARM_KINDS[arm.kind].as_product else []
-        names = partial(document.matching_names, cursor)
+        occurrences = request.texts.occurrences(mixture, settings.max_tokens) if kind.as_product else []
+        names = partial(request.document.matching_names, request.cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
-        return OfferInputs(document, cursor, texts, occurrences, names, weights)
-
-
-def _offer_drafts(arm: Arm, drafts: DecodingResult, inputs: OfferInputs, settings: Settings) -> Offer:
-    """What the product makes of an arm's drafts; of those that it is compared with, the drafts alone."""
-    if ARM_KINDS[arm.kind].as_product:
-        return make_offer(drafts, inputs, settings, explicit=True)
-    scored_texts = [(inputs.texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
-    return offer_alone(scored_texts, inputs, settings.drafts)
-
-
-def _offer_copies(inputs: OfferInputs, around: Surroundings | None, settings: Settings) -> Offer:
-    """What followed the longest match of the text left of the cursor, trimmed as drafts are."""
-    if around is None:
-        return Offer([])
-    most = settings.drafts
-    left = inputs.document.text[: inputs.cursor]
-    texts = find_copies([around.own, around.package], left, around.removed, 4 * most)
-    return offer_alone([(text, -1.0 - n) for n, text in enumerate(texts)], inputs, most)
+        searched = mixture.texts if mixture else ()
+        inputs = OfferInputs(request.texts, occurrences, names, weights, searched)
+        drafts = DecodingResult([], passes=0, longest=0)
+        if kind.decoder:
+            start = request.texts.request(mixture)
+            drafts = DECODERS[kind.decoder](self.model, start, settings, _never_cancelled)
+        if kind.as_product:
+            offer = make_offer(drafts, inputs, settings, explicit=True)
+        else:  # the drafts alone
+            scored_texts = [(inputs.texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
+            offer = offer_alone(scored_texts, inputs, settings.drafts)
+        cpu_ms = 1000 * (time.process_time() - cpu)
+        return ArmResult(offer.completions, drafts.passes, drafts.rows, cpu_ms, offer.candidates)

@@ -1,6 +1,6 @@
 """Arms: the decoders that are compared, each with its settings and what its n-grams know.
 
-An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], such as `superposed`, `beam:drafts=5@built-in` or
+An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], such as `superposed`, `beam:drafts=5@file` or
 `superposed:interpolation=paper:temperature=0.1@none`. Several values make a grid: `nucleus:temperature=0.6/0.8`
 are two arms.
 """
@@ -28,9 +28,8 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 class ArmKind:
     """A decoder with the settings that define it as an arm."""
 
-    decoder: str
+    decoder: str  # empty for none
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    is_text: bool = False  # knows neither model nor n-grams
     as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
 
 
@@ -46,7 +45,7 @@ ARM_KINDS: dict[str, ArmKind] = {
         "superposed",
         {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"},
     ),
-    "copy": ArmKind("copy", is_text=True),
+    "copy": ArmKind("", as_product=True),  # the product without a model: lines of the repository alone
 }
 
 
@@ -60,11 +59,6 @@ class Arm:
     settings: Mapping[str, Any]
 
     @property
-    def decoder(self) -> str:
-        """The name of its decoder."""
-        return ARM_KINDS[self.kind].decoder
-
-    @property
     def types_lines(self) -> bool:
         """Whether lines are typed with it: that takes many completions, so only with what the product knows."""
         return self.prior in ("file", FULL)
@@ -76,17 +70,11 @@ class Arm:
 
 
 def parse_arms(texts: Sequence[str], priors: Sequence[str]) -> list[Arm]:
-    """Parse arms, each once; one without a prior gets each of `priors` that it can have.
-
-    Baselines that know neither model nor n-grams read the repository and the file.
-    """
-    arms: dict[str, Arm] = {}
+    """Parse arms, each once; one without a prior gets each of `priors`."""
+    labels: dict[str, None] = {}  # in order
     for text in itertools.chain.from_iterable(map(_expand_grid, texts)):
-        for labelled in [text] if "@" in text else [f"{text}@{prior}" for prior in priors]:
-            arm = parse_arm(labelled)
-            if arm.prior == FULL or not ARM_KINDS[arm.kind].is_text:
-                arms.setdefault(arm.label, arm)
-    return list(arms.values())
+        labels |= dict.fromkeys([text] if "@" in text else [f"{text}@{prior}" for prior in priors])
+    return [parse_arm(label) for label in labels]
 
 
 def _expand_grid(text: str) -> Iterator[str]:
@@ -100,7 +88,7 @@ def _expand_grid(text: str) -> Iterator[str]:
 
 
 def parse_arm(text: str) -> Arm:
-    """Parse one arm with its prior. Example: `beam:drafts=5@built-in`."""
+    """Parse one arm with its prior. Example: `beam:drafts=5@file`."""
     written, _, prior = text.partition("@")
     kind, *options = written.split(":")
     if kind not in ARM_KINDS:

@@ -14,8 +14,8 @@ import numpy as np
 from tree_sitter import Node
 
 from ngram_builders.arrays import U8
-from spd_lsp.completion.syntax.languages import LANGUAGES, Language, ParserBudgetExceeded, parse
-from spd_lsp.completion.syntax.outline import is_documentation
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language
+from spd_lsp.completion.syntax.tree import ParserBudgetExceeded, is_documentation, parse
 
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # the kind of a character; SKIPPED: imports and documentation
 LEXEME = re.compile(r"\w+|[^\w\s]")  # a word or a punctuation mark of any language

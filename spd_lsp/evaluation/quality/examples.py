@@ -79,15 +79,9 @@ class Example:
         return f"{self.sha256}:{self.offset}:{self.stratum}"
 
 
-def read_packages(
-    folders: Sequence[Path], report: Callable[[int, int], None] = lambda done, total: None
-) -> list[PackageFiles]:
+def read_packages(folders: Sequence[Path]) -> list[PackageFiles]:
     """Read the files that `build-ngrams` would count; raise UserError for a folder with fewer than two."""
-    packages = []
-    for number, folder in enumerate(folders):
-        report(number, len(folders))
-        packages.append(_read_package(folder))
-    report(len(folders), len(folders))
+    packages = [_read_package(folder) for folder in folders]
     names = [package.name for package in packages]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"two folders are called {repeated[0]}; results are kept by name, so rename one")

@@ -9,11 +9,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from ngram_builders.registry.folder_choices import FolderChoice, read_folder_choices, write_folder_choice
-from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.registry import FolderChoice, Registry
 from spd_lsp.lsp.documents import file_path
 
-HAS_TABLE = "it has a table"
 EXCLUDED = "you excluded it"
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")
 
@@ -27,7 +25,7 @@ def local_folder(uri: str) -> Path | None:
         return None
 
 
-def refusal(folder: Path, registry: Registry, fingerprint: str = "") -> str:
+def refusal(folder: Path, registry: Registry) -> str:
     """Why a folder, a real path, is not indexed even if the user asks for it; an empty string if it may be."""
     tables = registry.folder.resolve()
     if folder == Path(folder.anchor):
@@ -53,20 +51,19 @@ def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str) -> s
     """Why a folder that was opened is not indexed by itself; an empty string if it should be."""
     if reason := refusal(folder, registry):
         return reason
-    if read_folder_choices(registry.folder).get(folder) is FolderChoice.EXCLUDED:
+    if registry.folder_choices().get(folder) is FolderChoice.EXCLUDED:
         return EXCLUDED
     if any(map(folder.is_relative_to, registry.assignments().workspaces)):
         return "you chose its tables"
     fitting = [one for one in registry.tables() if one.fault is None and one.fingerprint == fingerprint]
     if any(folder.is_relative_to(root) for table in fitting for root in table.roots):
-        return HAS_TABLE
+        return "it has a table"
     return ""
 
 
 def exclude_folder(folder: Path, registry: Registry) -> str:
     """Never index a folder by itself again, and delete the tables of it alone; what was done."""
-    write_folder_choice(registry.folder, folder, FolderChoice.EXCLUDED)
-    registry.assign_dependencies(folder, ())
+    registry.choose_folder(folder, FolderChoice.EXCLUDED)
     own = [table.name for table in registry.tables() if table.roots == (folder,)]
     for name in own:
         registry.remove(name)

@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.locks import hold_lock
+from ngram_builders.scratch import hold_lock
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""Which folder holds the model: the one in this package, one written as a path, or that of a GGUF file or an id.
+"""Where a model is: a GGUF file, such as the one in this package, or the folder of a Hugging Face model.
 
 What a person named and is not stored yet is fetched.
 """
@@ -16,18 +16,20 @@ from typing import Any
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
-from spd_lsp.models.checkpoint.gguf_parts import find_in_folder
+from spd_lsp.models.checkpoint.gguf_parts import find_models, find_parts
 from spd_lsp.models.checkpoint.stored_models import find_ollama, is_quantization, stored_quantization
-from spd_lsp.models.checkpoint.weight_files import check_index
 from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, STORED_GGUF, expand_home, is_gguf, is_path, is_server
 
 STARTER = "starter"
-_MAX_FILE_BYTES = 128 << 20  # of a configuration or tokenizer; a tokenizer of 260,000 tokens has 35 MB
+VOCABULARY = "tokenizer.json"  # beside the bundled model, for completions without a model
 _SUFFIXES = (".json", ".safetensors")  # weights without code: neither pickles nor modelling files are fetched
 
 
 def locate(model: str, report: Callable[[str], None] = lambda text: None) -> Path:
-    """The folder with this model's weights and tokenizer; an id is downloaded once, which is reported."""
+    """The GGUF file of this model, or its folder with weights and tokenizer; for no model, a `tokenizer.json`.
+
+    An id is downloaded once, which is reported.
+    """
     try:
         return _find(model, report)
     except OSError as error:
@@ -42,23 +44,22 @@ def absolute_model_name(model: str) -> str:
 
 
 def _find(model: str, report: Callable[[str], None]) -> Path:
-    from spd_lsp.models.llama.prepared import prepare, prepare_vocabulary  # needs NumPy, and `--help` does not
-
     if model == NO_MODEL:
-        return prepare_vocabulary(starter_file(), report)
+        return starter_folder() / VOCABULARY
     if model == STARTER or is_server(model):  # which the bundled model stands in for
-        return prepare(starter_file(), STARTER, report)
+        folder = starter_folder()
+        if found := _gguf_in(folder):
+            return found
+        raise UserError(f"{folder} has no GGUF file, which the bundled model is; install spd-lsp again")
     if STORED_GGUF.fullmatch(model):
         program, _, name = model.partition(":")
-        path = find_ollama(name) if program == "ollama" else _find_quantization(name, report)
-        return prepare(path, model, report)
+        return _first_part(find_ollama(name) if program == "ollama" else _find_quantization(name, report))
     if is_path(model):
         path = Path(expand_home(model))
         if path.is_dir():
-            gguf = find_in_folder(path)
-            return prepare(gguf, gguf.name, report) if gguf else _complete(path, model)
+            return _gguf_in(path) or _complete(path, model)
         if is_gguf(model) and path.is_file():
-            return prepare(path, path.name, report)
+            return _first_part(path)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
     raise UserError(
@@ -67,41 +68,52 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
     )
 
 
-def starter_file() -> Path:
-    """The GGUF file in this package, or in the folder that `SPD_LSP_STARTER` names."""
-    folder = Path(os.environ.get("SPD_LSP_STARTER") or str(files("spd_lsp") / "starter"))
-    if found := find_in_folder(folder):
-        return found
-    raise UserError(f"{folder} has no GGUF file, which the bundled model is; install spd-lsp again")
+def starter_folder() -> Path:
+    """Where the bundled model lies: in this package, or the folder that `SPD_LSP_STARTER` names."""
+    return Path(os.environ.get("SPD_LSP_STARTER") or str(files("spd_lsp") / "starter"))
 
 
-def companion_folder(folder: Path) -> Path:
-    """Where the files that come with a model lie: beside its GGUF file, if the folder stands for one."""
-    from spd_lsp.models.llama.prepared import read_source
+def is_gguf_model(place: Path) -> bool:
+    """Whether `locate` found a GGUF file; those of Ollama have no suffix."""
+    return place.name != VOCABULARY and not place.is_dir()
 
-    source = read_source(folder)
-    return Path(source.path).parent if source else folder
+
+def companion_folder(place: Path) -> Path:
+    """Where the files that come with a model lie: beside its GGUF file, or in its folder."""
+    return place if place.is_dir() else place.parent
+
+
+def _gguf_in(folder: Path) -> Path | None:
+    """The model in a folder that holds GGUF files and no other model; `UserError` if there are several."""
+    models = [] if (folder / "config.json").is_file() else find_models(folder)
+    if len(models) > 1:
+        raise UserError(f"{folder} holds {len(models)} GGUF models; name one of them, such as {models[0]}")
+    return _first_part(models[0]) if models else None
+
+
+def _first_part(path: Path) -> Path:
+    """The full path of the file by which llama.cpp opens a model."""
+    return find_parts(path.parent.resolve() / path.name)[0]
 
 
 def _complete(folder: Path, model: str) -> Path:
-    """The folder itself if it holds what a model needs."""
+    """The folder itself if it holds what a model needs, and nothing that would be opened in its place."""
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             raise UserError(
                 f"model {model}: {folder} has no {name}; name the folder that holds config.json, tokenizer.json "
                 "and *.safetensors"
             )
-        if (size := (folder / name).stat().st_size) > _MAX_FILE_BYTES:
-            raise UserError(
-                f"model {model}: {name} in {folder} has {size >> 20} MB, more than the limit of "
-                f"{_MAX_FILE_BYTES >> 20} MB; restore the file"
-            )
     if not any(folder.glob("*.safetensors")):
         raise UserError(
             f"model {model}: {folder} has no *.safetensors; pickled weights (*.bin, *.pt) are not opened, "
             "convert them with `save_pretrained(..., safe_serialization=True)`"
         )
-    check_index(folder)
+    if (folder / "adapter_config.json").exists():
+        raise UserError(
+            f"model {model}: {folder} has an adapter beside its weights (adapter_config.json), which could name "
+            "any other model; merge it into the weights, or move it away"
+        )
     return folder
 
 
@@ -115,7 +127,7 @@ def _find_quantization(name: str, report: Callable[[str], None]) -> Path:
         raise UserError(
             f"{repository} has no file that ends in {quantization}.gguf; look at its files on Hugging Face"
         )
-    return _fetch(repository, names, f"hf:{name}", report) / names[0]
+    return fetch(repository, names, report) / names[0]
 
 
 def _download(model: str, report: Callable[[str], None]) -> Path:
@@ -130,54 +142,39 @@ def _download(model: str, report: Callable[[str], None]) -> Path:
         return _complete(models_folder() / model, model)
     if missing := missing_for_models():  # before gigabytes are fetched that could not be opened
         raise UserError(f"model {model} {missing}")
-    names = [name for name in list_files(model) if name.endswith(_SUFFIXES) and "/" not in name]
-    return _fetch(model, names, model, report)
+    # The tokenizer comes last: a folder without it is not complete.
+    names = sorted(list_files(model), key=lambda name: name == "tokenizer.json")
+    return fetch(model, [name for name in names if name.endswith(_SUFFIXES) and "/" not in name], report)
 
 
-def _fetch(repository: str, names: list[str], name: str, report: Callable[[str], None]) -> Path:
-    """The folder with some files of a repository, with progress."""
-    report(f"downloading {name}")
-    return fetch(repository, names, lambda done, total: report(f"downloading {name}: {done / max(total, 1):.0%}"))
-
-
-def vocabulary(folder: Path) -> int | None:
-    """How many token ids the model in a folder knows, None if its config.json does not say it plainly."""
+def _read_json(path: Path) -> Any:
+    """What a file says; an empty object if it is missing or damaged, which those report who open the model."""
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def vocabulary_size(folder: Path) -> int | None:
+    """How many token ids the model in a folder knows, None if its config.json does not say it plainly."""
+    config = _read_json(folder / "config.json")
+    try:
         size = config.get("vocab_size", (config.get("text_config") or {}).get("vocab_size"))
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except AttributeError:
         return None
     return size if isinstance(size, int) else None
 
 
-def known_languages(folder: Path) -> frozenset[str] | None:
+def known_languages(place: Path) -> frozenset[str] | None:
     """The languages of the code a model was trained on, as its training.json says; None: it may know any."""
     try:
-        sources = _training(folder)["sources"]
+        sources = _read_json(companion_folder(place) / "training.json")["sources"]
         return frozenset(str(source["language"]) for source in sources if not source.get("skipped")) or None
     except (LookupError, TypeError, AttributeError):
         return None
 
 
-def shipped_settings(model: str, folder: Path) -> dict[str, int]:
+def shipped_settings(model: str, place: Path) -> dict[str, int]:
     """The settings that the bundled model was made for, as its training.json says: how much of a file it reads."""
-    trained = _training(folder).get("settings") if model == STARTER else None
+    trained = _read_json(companion_folder(place) / "training.json").get("settings") if model == STARTER else None
     return {"context_tokens": trained["context_tokens"]} if trained else {}
-
-
-def _training(folder: Path) -> Any:
-    """What the training.json beside a model says; nothing where there is none."""
-    try:
-        return json.loads((companion_folder(folder) / "training.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-
-
-def bundled_tables(model: str, folder: Path) -> dict[str, Path]:
-    """The built-in n-gram tables, for the bundled model or none at all."""
-    return built_in_tables(folder) if model in (STARTER, NO_MODEL) else {}
-
-
-def built_in_tables(folder: Path) -> dict[str, Path]:
-    """The n-gram tables that come with a model, by language: `python.ngt` beside the weights is about Python."""
-    return {path.stem: path for path in sorted(companion_folder(folder).glob("*.ngt"))}

@@ -8,21 +8,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.download import models_folder
-from spd_lsp.models.checkpoint.gguf_parts import find_parts, is_model_file, whole_name
-from spd_lsp.models.checkpoint.weight_files import tensor_sizes
+from spd_lsp.models.checkpoint.gguf_parts import find_models, find_parts, whole_name
 
 _HOST, _NAMESPACE, _TAG = "registry.ollama.ai", "library", "latest"
 _WEIGHTS = "application/vnd.ollama.image.model"
-_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
-_MAX_MANIFEST_BYTES = 1 << 20
-_MAX_MODELS = 1000  # of each program
 _QUANTIZATION = re.compile(r"(?:^|[-._])([A-Za-z]+\d*(?:_[A-Za-z0-9]+)*)\.gguf$", re.IGNORECASE)
 
 
@@ -33,11 +28,6 @@ class StoredModel:
     name: str  # as `--model` takes it
     path: Path  # of the file or folder
     size: int  # of the weights on disk, in bytes
-
-    @property
-    def is_gguf(self) -> bool:
-        """Whether llama.cpp runs it."""
-        return self.path.is_file()
 
 
 def find_ollama(name: str) -> Path:
@@ -58,8 +48,8 @@ def find_ollama(name: str) -> Path:
 
 def list_models() -> list[StoredModel]:
     """All models found, by name."""
-    sources: tuple[Callable[[], Iterator[StoredModel]], ...] = (_in_repositories, _in_ollama, _in_folders)
-    return [model for source in sources for model in sorted(source(), key=lambda model: model.name)]
+    sources = (_in_repositories(), _in_ollama(), _in_folders())
+    return [model for source in sources for model in sorted(source, key=lambda model: model.name)]
 
 
 def searched_folders() -> list[Path]:
@@ -70,7 +60,7 @@ def searched_folders() -> list[Path]:
 def stored_quantization(repository: str, quantization: str) -> Path | None:
     """The GGUF file of a Hugging Face repository, or its first part, if it is stored already."""
     cached = _hugging_face_cache() / f"models--{repository.replace('/', '--')}"
-    files = [*_gguf_files(models_folder() / repository), *_gguf_files(cached)]
+    files = (*find_models(models_folder() / repository, "**/*"), *find_models(cached, "**/*"))
     return next((path for path in files if is_quantization(path.name, quantization)), None)
 
 
@@ -98,23 +88,27 @@ def _ollama_folders() -> list[Path]:
     return [Path("~/.ollama/models").expanduser(), Path("/usr/share/ollama/.ollama/models")]
 
 
+def _gguf_folders() -> list[Path]:
+    """Where LM Studio and llama.cpp keep files."""
+    own = os.environ.get("LLAMA_CACHE") or "~/.cache/llama.cpp"
+    return [Path(each).expanduser() for each in ("~/.lmstudio/models", "~/.cache/lm-studio/models", own)]
+
+
 def _weights_of(folder: Path, manifest: Path) -> Path | None:
-    """The file with the weights that a manifest names by their digest."""
+    """The file with the weights that a manifest names by their digest; None if it names none."""
     try:
-        if not manifest.is_file() or manifest.stat().st_size > _MAX_MANIFEST_BYTES:
-            return None
-        layers = json.loads(manifest.read_bytes())["layers"]
-        digests = [str(layer["digest"]) for layer in layers if layer["mediaType"] == _WEIGHTS]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        layers = json.loads(manifest.read_bytes())["layers"] if manifest.is_file() else ()
+        digest = next(layer["digest"] for layer in layers if layer["mediaType"] == _WEIGHTS)
+        named = re.fullmatch(r"sha256[:-]([0-9a-f]{64})", digest)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, StopIteration):
         return None
-    named = [found[1] for digest in digests if (found := _DIGEST.fullmatch(digest))]
-    path = folder / "blobs" / f"sha256-{named[0]}" if named else None
+    path = folder / "blobs" / f"sha256-{named[1]}" if named else None
     return path if path is not None and path.is_file() else None
 
 
 def _in_ollama() -> Iterator[StoredModel]:
     for folder in _ollama_folders():
-        for manifest in _some(folder / "manifests", "*/*/*/*"):
+        for manifest in sorted((folder / "manifests").glob("*/*/*/*")):
             if path := _weights_of(folder, manifest):
                 host, namespace, name, tag = manifest.parts[-4:]
                 own = {_HOST: name if namespace == _NAMESPACE else f"{namespace}/{name}"}
@@ -122,55 +116,29 @@ def _in_ollama() -> Iterator[StoredModel]:
                 yield _gguf(f"ollama:{short}:{tag}", path)
 
 
-def _gguf_folders() -> list[Path]:
-    """Where LM Studio and llama.cpp keep files."""
-    own = os.environ.get("LLAMA_CACHE") or "~/.cache/llama.cpp"
-    return [Path(each).expanduser() for each in ("~/.lmstudio/models", "~/.cache/lm-studio/models", own)]
-
-
 def _in_folders() -> Iterator[StoredModel]:
     for folder in _gguf_folders():
-        for path in _gguf_files(folder):
+        for path in find_models(folder, "**/*"):
             yield _gguf(str(path), path)
 
 
 def _in_repositories() -> Iterator[StoredModel]:
     """Those of Hugging Face, fetched here or by its own library."""
-    for folder in _some(models_folder(), "*/*"):
+    for folder in sorted(models_folder().glob("*/*")):
         yield from _of_repository(f"{folder.parent.name}/{folder.name}", folder, [folder])
-    for folder in _some(_hugging_face_cache(), "models--*--*"):
+    for folder in sorted(_hugging_face_cache().glob("models--*--*")):
         owner, _, name = folder.name.removeprefix("models--").partition("--")
-        yield from _of_repository(f"{owner}/{name}", folder, _some(folder, "snapshots/*"))
+        yield from _of_repository(f"{owner}/{name}", folder, sorted(folder.glob("snapshots/*")))
 
 
 def _of_repository(repository: str, folder: Path, snapshots: list[Path]) -> Iterator[StoredModel]:
-    for path in _gguf_files(folder):
+    for path in find_models(folder, "**/*"):
         yield _gguf(repository_file_name(repository, path), path)
-    whole = next((snapshot for snapshot in snapshots if (snapshot / "config.json").is_file()), None)
-    if whole and any(tensor_sizes(whole)):
-        size = sum(path.stat().st_size for path in whole.glob("*.safetensors"))
-        yield StoredModel(repository, whole, size)
+    if whole := next((snapshot for snapshot in snapshots if (snapshot / "config.json").is_file()), None):
+        weights = [path for path in whole.glob("*.safetensors") if path.is_file()]
+        if weights:
+            yield StoredModel(repository, whole, sum(path.stat().st_size for path in weights))
 
 
 def _gguf(name: str, path: Path) -> StoredModel:
     return StoredModel(name, path, sum(part.stat().st_size for part in find_parts(path)))
-
-
-def _gguf_files(folder: Path) -> list[Path]:
-    """The whole models in a folder, each by its first part; links lead into Hugging Face's store."""
-    return [path for path in _some(folder, "**/*") if is_model_file(path.name) and _is_whole(path)]
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a model's file is there, and all of its parts."""
-    with suppress(UserError):
-        return all(part.is_file() for part in find_parts(path))
-    return False
-
-
-def _some(folder: Path, pattern: str) -> list[Path]:
-    """What matches in a folder, in order; none if it cannot be read."""
-    try:
-        return sorted(folder.glob(pattern))[:_MAX_MODELS]
-    except OSError:
-        return []

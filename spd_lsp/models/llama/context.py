@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +25,12 @@ from spd_lsp.models.llama.library import (
     context_settings,
     first_byte_test,
     last_error,
-    load_library,
-    model_settings,
 )
+from spd_lsp.models.llama.model import LlamaModel
 
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
+_INITIAL_STATES = 20  # where each takes memory for a state, too: in Mamba 2, 4 bytes x width x state size a layer
 _NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
 _LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
 
@@ -50,43 +49,6 @@ class Slot:
     wants_logits: bool
 
 
-class LlamaModel:
-    """The weights of a GGUF file, read into memory, and its vocabulary."""
-
-    def __init__(self, path: Path, gpu_layers: int = 0) -> None:
-        self.library = load_library()
-        self.pointer = self.library.llama_model_load_from_file(str(path).encode(), model_settings(gpu_layers))
-        if not self.pointer:
-            raise UserError(f"llama.cpp cannot open {path}: {last_error()}; choose another file")
-        self.vocabulary = self.library.llama_model_get_vocab(self.pointer)
-        self.size = int(self.library.llama_vocab_n_tokens(self.vocabulary))
-        self.width = int(self.library.llama_model_n_embd_inp(self.pointer))
-        self.end_of_text = int(self.library.llama_vocab_eos(self.vocabulary))
-        adds_bos = self.library.llama_vocab_get_add_bos(self.vocabulary)
-        self.begin_of_text = int(self.library.llama_vocab_bos(self.vocabulary)) if adds_bos else None
-        self.max_positions = int(self.library.llama_model_n_ctx_train(self.pointer))
-        weakref.finalize(self, self.library.llama_model_free, self.pointer)
-
-    @property
-    def keeps_positions(self) -> bool:
-        """Whether what it has read can be taken back position by position: it has a KV cache and nothing else."""
-        library = self.library
-        others = (
-            library.llama_model_is_recurrent,
-            library.llama_model_is_hybrid,
-            library.llama_model_is_diffusion,
-            library.llama_model_has_encoder,
-        )
-        return not any(is_one(self.pointer) for is_one in others)
-
-    def tokenize(self, text: str) -> list[int]:
-        """The ids of a text as llama.cpp splits it, without special tokens."""
-        data = text.encode()
-        ids = (ctypes.c_int32 * (len(data) + 8))()
-        count = self.library.llama_tokenize(self.vocabulary, data, len(data), ids, len(ids), False, False)
-        return list(ids[: max(0, count)])
-
-
 class LlamaContext:
     """One cache for many sequences, and the passes that fill it."""
 
@@ -94,12 +56,13 @@ class LlamaContext:
         self.model = model
         self.library = model.library
         self.lock = threading.RLock()
-        self.free = list(range(_INITIAL_SEQUENCES))
-        self.sequences = _INITIAL_SEQUENCES
+        self.more = _INITIAL_SEQUENCES if model.keeps_positions else _INITIAL_STATES  # sequences at a time
+        self.free = list(range(self.more))
+        self.sequences = self.more
         self.dropped: list[int] = []  # sequences whose caches are gone; a collector must not wait for the lock
         self.threads = (1, 1)
         self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
-        self.initial = self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
+        self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
     def _open(self) -> None:
@@ -110,7 +73,8 @@ class LlamaContext:
             raise UserError(f"llama.cpp has no room for {self.positions:,} positions: {last_error()}")
         self.pointer = pointer
         self.memory = self.library.llama_get_memory(pointer)
-        self.close = weakref.finalize(self, _close, self.library, pointer, self.model)
+        # The model is an argument, too, so that it outlives its context.
+        self.close = weakref.finalize(self, lambda model, free: free(pointer), self.model, self.library.llama_free)
         self.set_threads(*self.threads)
         self.library.llama_set_abort_callback(pointer, first_byte_test(), ctypes.addressof(self.stop))
 
@@ -127,7 +91,7 @@ class LlamaContext:
             if not self.free and self.sequences == MAX_SEQUENCES:
                 raise UserError(f"llama.cpp serves {MAX_SEQUENCES} sequences at once; all are in use")
             if not self.free:
-                self._grow(0, MAX_SEQUENCES)
+                self._grow(0, min(self.sequences + self.more, MAX_SEQUENCES))
             return self.free.pop()
 
     def drop_sequence(self, sequence: int) -> None:
@@ -211,35 +175,18 @@ class LlamaContext:
             embeddings[:] = np.stack([np.asarray(slot.input) for slot in slots])
         return batch
 
-    def shrink(self) -> None:
-        """Move all to a smaller context if most of this one is not used any more."""
-        with self.lock:
-            self._forget_dropped()
-            positions = self.positions
-            while positions > self.initial and positions // 2 >= 2 * self._used():
-                positions //= 2
-            if positions < self.positions:
-                self._move(positions)
-
     def _grow(self, new: int, sequences: int = 0) -> None:
-        """Move all to a larger context with room for new positions or sequences."""
-        needed = max(new + self._used(), 2 * self.positions if new else 0)
-        positions = self.positions
-        while positions < needed:
-            positions *= 2
-        self._move(positions, sequences)
+        """Move all to a larger context, with room for new positions or for this many sequences.
 
-    def _used(self) -> int:
-        """The positions of all sequences, those that share some counted each."""
+        Sequences share nothing there.
+        """
         used = set(range(self.sequences)) - set(self.free)
-        return sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
-
-    def _move(self, positions: int, sequences: int = 0) -> None:
-        """Move all to a context of this many positions, where sequences share nothing."""
-        used = set(range(self.sequences)) - set(self.free)
+        held = sum(1 + self.library.llama_memory_seq_pos_max(self.memory, sequence) for sequence in used)
+        needed = max(new + held, 2 * self.positions if new else 0)
         stored = {sequence: self._state(sequence) for sequence in used}
         self.close()
-        self.positions = positions
+        while self.positions < needed:
+            self.positions *= 2
         self.free += range(self.sequences, sequences)
         self.sequences = max(self.sequences, sequences)
         self._open()
@@ -253,8 +200,3 @@ class LlamaContext:
         buffer = ctypes.create_string_buffer(size)
         written = self.library.llama_state_seq_get_data(self.pointer, buffer, size, sequence)
         return buffer.raw[:written]
-
-
-def _close(library: Any, context: int, model: LlamaModel) -> None:
-    """Free a context before its model."""
-    library.llama_free(context)

@@ -1,16 +1,26 @@
 """llama.cpp's C interface. The compiled library comes with the package `xllamacpp` and is called directly.
 
-Structures passed by value keep the library's defaults, but for fields whose place their default values confirm; a
-library with another layout is refused.
+Functions and structures are those of `llama.h`, `gguf.h` and `ggml.h` in one month's versions; others are refused.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 import sys
 from collections import deque
-from ctypes import POINTER, c_bool, c_char_p, c_float, c_int8, c_int32, c_size_t, c_uint8, c_void_p
+from ctypes import (
+    POINTER,
+    c_bool,
+    c_char_p,
+    c_float,
+    c_int8,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_void_p,
+)
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -19,28 +29,92 @@ from ngram_builders.errors import UserError
 from spd_lsp.extras import install_command
 
 _INSTALL = install_command()
+_VERSION = "2026.10."  # as in pyproject.toml; the tests compare the structures with another version
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
-
-_MODEL_SIZES = struct.Struct("2Q3i")  # two pointers, layers on the GPU, how they are split, how the file is read
-_DEFAULT_MODEL_SIZES = (0, 0, ALL_LAYERS, 1, -1)
-_READ = 0  # into memory: a mapped file that somebody cuts short ends this process
-_CONTEXT_SIZES = struct.Struct("4I")  # positions, batch, micro-batch, sequences
-_DEFAULT_CONTEXT_SIZES = (512, 2048, 512, 1)
-_FLAGS = slice(136, 142)
-_DEFAULT_FLAGS = bytes((0, 1, 1, 1, 1, 0))
-_UNIFIED_CACHE = 141  # all sequences share one cache, with one copy of what they have in common
+UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED = (
+    1 << bit for bit in range(5)
+)  # kinds of a token; it may have more
+_READ = 0  # a file into memory: a mapped one that somebody cuts short ends this process
 _ERROR = 4  # level of a log message
+_ROOM = ("later_fields", c_uint8 * 128)  # of a newer library, which must not write beyond the structure
 
 
-class Unavailable(UserError):
-    """llama.cpp cannot be used here; the message is the reason."""
+class ModelSettings(ctypes.Structure):
+    """`llama_model_params`."""
+
+    _fields_ = (
+        ("devices", c_void_p),
+        ("tensor_buft_overrides", c_void_p),
+        ("n_gpu_layers", c_int32),
+        ("split_mode", c_int32),
+        ("load_mode", c_int32),
+        ("lazy_mode", c_int32),
+        ("main_gpu", c_int32),
+        ("tensor_split", c_void_p),
+        ("progress_callback", c_void_p),
+        ("progress_callback_user_data", c_void_p),
+        ("kv_overrides", c_void_p),
+        ("vocab_only", c_bool),
+        ("check_tensors", c_bool),
+        ("use_extra_bufts", c_bool),
+        ("no_host", c_bool),
+        ("no_alloc", c_bool),
+        ("load_mtp", c_bool),
+        _ROOM,
+    )
 
 
-class Settings(ctypes.Structure):
-    """A structure whose layout is internal to the library."""
+class ContextSettings(ctypes.Structure):
+    """`llama_context_params`."""
 
-    _fields_ = (("bytes", c_uint8 * 512),)
+    _fields_ = (
+        ("n_ctx", c_uint32),
+        ("n_batch", c_uint32),
+        ("n_ubatch", c_uint32),
+        ("n_seq_max", c_uint32),
+        ("n_rs_seq", c_uint32),
+        ("n_outputs_max", c_uint32),
+        ("n_outputs_max_per_seq", c_uint32),
+        ("n_threads", c_int32),
+        ("n_threads_batch", c_int32),
+        ("ctx_type", c_int32),
+        ("rope_scaling_type", c_int32),
+        ("pooling_type", c_int32),
+        ("attention_type", c_int32),
+        ("flash_attn_type", c_int32),
+        ("rope_freq_base", c_float),
+        ("rope_freq_scale", c_float),
+        ("yarn_ext_factor", c_float),
+        ("yarn_attn_factor", c_float),
+        ("yarn_beta_fast", c_float),
+        ("yarn_beta_slow", c_float),
+        ("yarn_orig_ctx", c_uint32),
+        ("defrag_thold", c_float),
+        ("cb_eval", c_void_p),
+        ("cb_eval_user_data", c_void_p),
+        ("type_k", c_int32),
+        ("type_v", c_int32),
+        ("abort_callback", c_void_p),
+        ("abort_callback_data", c_void_p),
+        ("unnamed", c_void_p),  # NULL by default
+        ("embeddings", c_bool),
+        ("offload_kqv", c_bool),
+        ("no_perf", c_bool),
+        ("op_offload", c_bool),
+        ("swa_full", c_bool),
+        ("kv_unified", c_bool),
+        ("samplers", c_void_p),
+        ("n_samplers", c_size_t),
+        ("ctx_other", c_void_p),
+        _ROOM,
+    )
+
+
+class GgufSettings(ctypes.Structure):
+    """`gguf_init_params`."""
+
+    _fields_ = (("no_alloc", c_bool), ("ctx", c_void_p))
 
 
 class Batch(ctypes.Structure):
@@ -58,12 +132,14 @@ class Batch(ctypes.Structure):
 
 
 _LogCallback = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
+_AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 _SEQUENCE = [c_void_p, c_int32]
+_ENTRY = [c_void_p, c_int64]
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "llama_model_default_params": (Settings, []),
-    "llama_context_default_params": (Settings, []),
-    "llama_model_load_from_file": (c_void_p, [c_char_p, Settings]),
-    "llama_init_from_model": (c_void_p, [c_void_p, Settings]),
+    "llama_model_default_params": (ModelSettings, []),
+    "llama_context_default_params": (ContextSettings, []),
+    "llama_model_load_from_file": (c_void_p, [c_char_p, ModelSettings]),
+    "llama_init_from_model": (c_void_p, [c_void_p, ContextSettings]),
     "llama_free": (None, [c_void_p]),
     "llama_model_free": (None, [c_void_p]),
     "llama_model_n_ctx_train": (c_int32, [c_void_p]),
@@ -89,10 +165,31 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_vocab_bos": (c_int32, [c_void_p]),
     "llama_vocab_eos": (c_int32, [c_void_p]),
+    "llama_vocab_fim_pre": (c_int32, [c_void_p]),
+    "llama_vocab_fim_suf": (c_int32, [c_void_p]),
+    "llama_vocab_fim_mid": (c_int32, [c_void_p]),
     "llama_vocab_get_add_bos": (c_bool, [c_void_p]),
-    "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, POINTER(c_int32), c_int32, c_bool, c_bool]),
+    "llama_vocab_get_attr": (c_int32, [c_void_p, c_int32]),
+    "llama_vocab_get_text": (c_char_p, [c_void_p, c_int32]),
+    "llama_token_to_piece": (c_int32, [c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool]),
+    "llama_model_meta_val_str": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t]),
+    "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, c_void_p, c_int32, c_bool, c_bool]),
     "llama_supports_gpu_offload": (c_bool, []),
     "llama_log_set": (None, [_LogCallback, c_void_p]),
+    "ggml_set_abort_callback": (c_void_p, [_AbortCallback]),
+    "gguf_init_from_file": (c_void_p, [c_char_p, GgufSettings]),
+    "gguf_free": (None, [c_void_p]),
+    "gguf_find_tensor": (c_int64, [c_void_p, c_char_p]),
+    "gguf_find_key": (c_int64, [c_void_p, c_char_p]),
+    "gguf_get_kv_type": (c_int32, _ENTRY),
+    "gguf_get_val_str": (c_char_p, _ENTRY),
+    "gguf_get_n_tensors": (c_int64, [c_void_p]),
+    "gguf_get_data_offset": (c_size_t, [c_void_p]),
+    "gguf_get_tensor_offset": (c_size_t, _ENTRY),
+    "gguf_get_tensor_size": (c_size_t, _ENTRY),
+    "gguf_get_tensor_ne": (POINTER(c_int64), _ENTRY),
+    "gguf_get_tensor_type": (c_int32, _ENTRY),
+    "ggml_type_name": (c_char_p, [c_int32]),
 }
 _errors: deque[str] = deque(maxlen=4)  # the library's last messages
 
@@ -103,35 +200,45 @@ def _note_log(level: int, text: bytes, data: Any) -> None:
         _errors.append(text.decode("utf-8", "replace").strip())
 
 
-_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it
+def _print_reason(reason: bytes) -> None:
+    """Say why the library ends this process; without this, it would start a debugger."""
+    sys.stderr.write(f"llama.cpp gave up: {reason.decode('utf-8', 'replace')}\n")
+
+
+_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it, as must the next
+_abort_callback = _AbortCallback(_print_reason)
 
 
 @cache
 def load_library() -> Any:
-    """The library with its functions declared; raises `Unavailable` if it is missing or different."""
+    """The library with its functions declared; `UserError` if it is missing or different."""
     try:
-        import gguf  # noqa: F401
         import xllamacpp.xllamacpp as package
     except ImportError as error:
-        raise Unavailable(
+        raise UserError(
             f"models need llama.cpp here, and {error.name} is not installed; run: {_INSTALL}, or "
             "complete from n-grams alone with --model none"
         ) from error
+    if not version("xllamacpp").startswith(_VERSION):
+        raise UserError(
+            f"xllamacpp {version('xllamacpp')} may have other structures than spd-lsp knows; install the version "
+            f"that it asks for: {_INSTALL}"
+        )
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
-        if not hasattr(library, name):
-            raise Unavailable(f"xllamacpp {version('xllamacpp')} has no {name}; install another version of it")
         function = getattr(library, name)
-        function.restype = result_type
-        function.argtypes = argument_types
+        function.restype, function.argtypes = result_type, argument_types
     library.llama_log_set(_log_callback, None)
+    library.ggml_set_abort_callback(_abort_callback)
     return library
 
 
 def first_byte_test() -> Any:
-    """A C function that says whether the text at an address is not empty, which llama.cpp calls without Python.
+    """A C function that says whether the text at an address is not empty.
 
     It takes what `strlen` returns for a truth value, whose lowest byte counts: texts here have one byte at most.
+    A Python function would wait for the interpreter's lock at each of the 500 operations of a pass: while another
+    thread computes, reading 64 tokens took 1.6 times as long with one.
     """
     return ctypes.cast((ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).strlen, c_void_p)
 
@@ -143,27 +250,20 @@ def last_error() -> str:
     return messages[0].partition(": ")[2] or messages[0] if messages else "no reason given"
 
 
-def model_settings(gpu_layers: int) -> Settings:
-    """How to load a model, with this many layers on the GPU."""
-    buffer = bytearray(bytes(load_library().llama_model_default_params().bytes))
-    if _MODEL_SIZES.unpack_from(buffer) != _DEFAULT_MODEL_SIZES:
-        raise _unknown_layout("model")
-    _MODEL_SIZES.pack_into(buffer, 0, 0, 0, gpu_layers, 1, _READ)
-    return Settings.from_buffer_copy(bytes(buffer))
+def model_settings(gpu_layers: int = 0, *, vocab_only: bool = False) -> ModelSettings:
+    """How to load a model, with this many layers on the GPU, or its vocabulary alone."""
+    settings: ModelSettings = load_library().llama_model_default_params()
+    settings.n_gpu_layers = gpu_layers
+    settings.load_mode = _READ
+    settings.vocab_only = vocab_only
+    return settings
 
 
-def context_settings(positions: int, sequences: int) -> Settings:
+def context_settings(positions: int, sequences: int) -> ContextSettings:
     """How to make a context: all sequences share one cache of this many positions."""
-    buffer = bytearray(bytes(load_library().llama_context_default_params().bytes))
-    if _CONTEXT_SIZES.unpack_from(buffer) != _DEFAULT_CONTEXT_SIZES or bytes(buffer[_FLAGS]) != _DEFAULT_FLAGS:
-        raise _unknown_layout("context")
-    batch = max(positions, _DEFAULT_CONTEXT_SIZES[1])
-    _CONTEXT_SIZES.pack_into(buffer, 0, positions, batch, _DEFAULT_CONTEXT_SIZES[2], sequences)
-    buffer[_UNIFIED_CACHE] = 1
-    return Settings.from_buffer_copy(bytes(buffer))
-
-
-def _unknown_layout(what: str) -> Unavailable:
-    return Unavailable(
-        f"xllamacpp {version('xllamacpp')} has an unknown layout of {what} settings; install another version of it"
-    )
+    settings: ContextSettings = load_library().llama_context_default_params()
+    settings.n_ctx = positions
+    settings.n_batch = max(positions, settings.n_batch)
+    settings.n_seq_max = sequences
+    settings.kv_unified = True  # with one copy of what sequences have in common
+    return settings

@@ -1,1 +1,1 @@
-"""The torch engine: passes of fixed shapes on any device, captured as graphs on CUDA."""
+"""Hugging Face folders, computed by transformers."""

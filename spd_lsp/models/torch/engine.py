@@ -27,6 +27,7 @@ class TransformersEngine(Engine):
     def __init__(self, network: Any) -> None:
         self.network = network
         self.device = torch.device(network.device)
+        self.chunk = 16 if self.device.type == "cpu" else 512
         config = network.config.get_text_config()
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = network.get_input_embeddings().num_embeddings

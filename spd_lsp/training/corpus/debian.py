@@ -8,13 +8,12 @@ copyright file has another format yields nothing. Nothing is built or run.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from spd_lsp.training.corpus.licences import is_wholly_permissive
-from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives, read_archive
+from spd_lsp.training.corpus.licences import is_permissive
+from spd_lsp.training.corpus.package import Files, Source, fetch_archive, read_archive
 
 SUFFIXES = {
     "go": (".go",),
@@ -43,37 +42,23 @@ class Grant:
         )
 
 
-def open_debian(requirement: str, archives: Path, language: str) -> FetchedPackage:
+def open_debian(requirement: str, archives: Path, language: str) -> tuple[Source, Files]:
     """Open a package, fetching it if necessary: binary if it is named `...-dev`, else its source package."""
     into = archives / requirement
-    if requirement.partition("=")[0].endswith("-dev"):
-        archive = described = fetch_archives(
-            ["apt-get", "download", "-qq", requirement], requirement, into, "*.deb", "apt-get"
-        )[0]
-    else:
-        command = ["apt-get", "source", "-qq", "--download-only", "--only-source", requirement]
-        described = fetch_archives(command, requirement, into, "*.debian.tar.*", "apt-get with deb-src lines")[0]
-        archive = min(into.glob("*.orig.tar.*[z2]"))
-    grants = read_grants(_copyright_of(described))
     name, version = requirement.split("=")
-    source = Source(
-        name=name,
-        version=version,
-        licence=", ".join(sorted({grant.licence for grant in grants if is_wholly_permissive(grant.licence)})),
-        archive=archive.name,
-        sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
-        language=language,
+    if name.endswith("-dev"):
+        archive = described = fetch_archive(["apt-get", "download", "-qq", requirement], into, "*.deb")
+    else:  # apt-get needs deb-src lines
+        command = ["apt-get", "source", "-qq", "--download-only", "--only-source", requirement]
+        described = fetch_archive(command, into, "*.debian.tar.*")
+        archive = min(into.glob("*.orig.tar.*[z2]"))
+    texts = read_archive(described, lambda name: PurePosixPath(name).name == "copyright")
+    grants = read_grants(texts[0][1].decode("utf-8", "replace") if texts else "")
+    licences = sorted({grant.licence for grant in grants if is_permissive(grant.licence)})
+    source = Source.of(archive, name, version, ", ".join(licences), language)
+    return source, read_archive(
+        archive, lambda name: name.endswith(SUFFIXES[language]) and is_permitted(name, grants)
     )
-
-    def is_wanted(name: str) -> bool:
-        return name.endswith(SUFFIXES[language]) and is_permitted(name, grants)
-
-    return FetchedPackage(source, lambda: read_archive(archive, is_wanted))
-
-
-def _copyright_of(archive: Path) -> str:
-    files = read_archive(archive, lambda name: PurePosixPath(name).name == "copyright")
-    return files[0][1].decode("utf-8", "replace") if files else ""
 
 
 def read_grants(text: str) -> list[Grant]:
@@ -91,4 +76,4 @@ def read_grants(text: str) -> list[Grant]:
 def is_permitted(name: str, grants: list[Grant]) -> bool:
     """Whether the licence that applies to a file is permissive."""
     licence = next((grant.licence for grant in reversed(grants) if grant.covers(name)), "")
-    return is_wholly_permissive(licence)
+    return is_permissive(licence)

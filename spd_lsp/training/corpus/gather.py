@@ -7,72 +7,63 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from spd_lsp.training.corpus.copies import Copies
 from spd_lsp.training.corpus.debian import SUFFIXES, open_debian
-from spd_lsp.training.corpus.filters import normalise_text, skip_reason
+from spd_lsp.training.corpus.filters import Copies, is_skipped, normalise_text
 from spd_lsp.training.corpus.licences import is_permissive
 from spd_lsp.training.corpus.npm import open_npm
-from spd_lsp.training.corpus.package import FetchedPackage, Files, Source
-from spd_lsp.training.corpus.wheels import STANDARD_LIBRARY, open_wheel, standard_library
+from spd_lsp.training.corpus.package import Files, Source
+from spd_lsp.training.corpus.pypi import STANDARD_LIBRARY, open_standard_library, open_wheel
 
+LISTING = Path(__file__).with_name("corpus.txt")
 CORPUS_LANGUAGES = ("python", "typescript", *SUFFIXES)  # JavaScript counts as TypeScript
-Listing = Mapping[str, list[str]]  # language -> the packages to read, each with its version
 
 
-def read_listing(path: Path) -> Listing:
-    """Read a list of packages, one per line below `[LANGUAGE]`, `#` for comments."""
+def read_listing(path: Path) -> Mapping[str, list[str]]:
+    """Read packages with their versions by language: one a line below `[LANGUAGE]`, `#` for comments."""
     listing: dict[str, list[str]] = {}
     for line in map(str.strip, path.read_text(encoding="utf-8").splitlines()):
         if line.startswith("["):
             language = line.strip("[]")
             if language not in CORPUS_LANGUAGES:
-                raise UserError(
-                    f"unknown language [{language}] in {path}; known are {', '.join(CORPUS_LANGUAGES)}"
-                )
+                known = ", ".join(CORPUS_LANGUAGES)
+                raise UserError(f"unknown language [{language}] in {path}; known are {known}")
             listing[language] = []
         elif line and not line.startswith("#"):
             listing[language].append(line)
     return listing
 
 
-def _open_package(requirement: str, language: str, archives: Path) -> FetchedPackage:
-    """Fetch a package from its language's registry, unless it was fetched before."""
-    match language:
-        case "python":
-            return open_wheel(requirement, archives)
-        case "typescript":
-            return open_npm(requirement, archives)
-        case _:
-            return open_debian(requirement, archives, language)
-
-
-def gather(
-    listing: Path, archives: Path, corpus: Path, library: bool = True, held_out: Iterable[Path] = ()
-) -> Iterator[Source]:
-    """Fetch and unpack every listed package, one Source at a time, then the manifest.
-
-    `library` adds Python's standard library. Files like those in the folders `held_out` are left out.
-    """
+def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
+    """Fetch and unpack every listed package, one Source at a time, then write the manifest."""
     copies = Copies()
     sources = []
-    for path in (path for folder in held_out for path in sorted(folder.rglob("*")) if path.is_file()):
-        copies.skip_reason(normalise_text(path.read_bytes()))
     for language, requirements in read_listing(listing).items():
         for requirement in requirements:
-            package = _open_package(requirement, language, archives)
-            sources.append(_write_package(package, corpus / language / folder_name(requirement), copies))
-            yield sources[-1]
-    if library:
-        sources.append(_write_package(standard_library(), corpus / "python" / STANDARD_LIBRARY, copies))
-        yield sources[-1]
+            source, files = _open_package(requirement, language, archives)
+            if is_permissive(source.licence):
+                _write_files(source, files, corpus / language / folder_name(requirement), copies)
+            else:
+                source.skipped = "its licence is not known to be permissive"
+            sources.append(source)
+            yield source
     manifest = json.dumps([asdict(source) for source in sources], indent=1)
     (corpus / "sources.json").write_text(manifest + "\n", encoding="utf-8")
+
+
+def _open_package(requirement: str, language: str, archives: Path) -> tuple[Source, Files]:
+    """Fetch a package from its language's registry, unless it was fetched before."""
+    if requirement == STANDARD_LIBRARY:
+        return open_standard_library()
+    if language == "python":
+        return open_wheel(requirement, archives)
+    if language == "typescript":
+        return open_npm(requirement, archives)
+    return open_debian(requirement, archives, language)
 
 
 def folder_name(requirement: str) -> str:
@@ -80,27 +71,13 @@ def folder_name(requirement: str) -> str:
     return re.split(r"=|(?<!^)@", requirement)[0].lstrip("@").replace("/", "+")
 
 
-def _write_package(package: FetchedPackage, folder: Path, copies: Copies) -> Source:
-    """Write the package's useful files to `folder`; the result counts the skipped ones by reason."""
-    source = package.source
-    if is_permissive(source.licence):
-        _write_files(source, package.read(), folder, copies)
-    else:
-        source.skipped = "its licence is not known to be permissive"
-    return source
-
-
 def _write_files(source: Source, files: Files, folder: Path, copies: Copies) -> None:
-    """Write the useful files to `folder`, and record in `source` how many were skipped and why."""
-    skipped: Counter[str] = Counter()
+    """Write the useful files to `folder`, and count them."""
     for name, raw in files:
         content = normalise_text(raw)
-        if reason := skip_reason(name, content) or copies.skip_reason(content):
-            skipped[reason] += 1
-            continue
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        source.files += 1
-        source.bytes += len(content)
-    source.left_out = dict(sorted(skipped.items()))
+        if not is_skipped(name, content) and not copies.is_copy(content):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            source.files += 1
+            source.bytes += len(content)

@@ -23,13 +23,11 @@ _BOTH = re.compile(r"(?<!\s)\s+and\s+|,", re.IGNORECASE)
 
 
 def is_permissive(licence: str) -> bool:
-    """Whether one of the licences offered is permissive and names no other kind beside it."""
-    return any(_PERMISSIVE.search(offer) and not _RESTRICTIVE.search(offer) for offer in _EITHER.split(licence))
-
-
-def is_wholly_permissive(licence: str) -> bool:
     """Whether one of the licences offered is permissive in all of its parts. Example: `GPL-2+ or ISC`."""
-    return any(all(map(is_permissive, _BOTH.split(offer))) for offer in _EITHER.split(licence))
+    return any(
+        all(_PERMISSIVE.search(part) and not _RESTRICTIVE.search(part) for part in _BOTH.split(offer))
+        for offer in _EITHER.split(licence)
+    )
 
 
 def granted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""npm packages: a requirement goes in, the package's description and its sources come out. Nothing of it is run.
+"""npm packages: a requirement goes in, the package's description and its handwritten sources come out.
 
 Most packages contain compiled or bundled code, some also its sources. Folders with names of build outputs are
 skipped, and JavaScript if its TypeScript is there too. The content of files is left to the filters.
@@ -6,13 +6,12 @@ skipped, and JavaScript if its TypeScript is there too. The content of files is 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from spd_lsp.training.corpus.package import FetchedPackage, Source, fetch_archives, read_archive
+from spd_lsp.training.corpus.package import Files, Source, fetch_archive, read_archive
 
 _TYPESCRIPT = (".ts", ".tsx", ".mts")
 _JAVASCRIPT = (".js", ".mjs", ".jsx")
@@ -23,25 +22,16 @@ _BUILT = frozenset(
 )
 
 
-def open_npm(requirement: str, archives: Path) -> FetchedPackage:
+def open_npm(requirement: str, archives: Path) -> tuple[Source, Files]:
     """Open a package, fetching it if necessary."""
-    into = archives / requirement.replace("/", "+")
     command = ["npm", "pack", "--silent", "--ignore-scripts", requirement]
-    archive = fetch_archives(command, requirement, into, "*.tgz", "npm")[0]
-    return FetchedPackage(describe_archive(archive), lambda: source_files(archive))
-
-
-def describe_archive(archive: Path) -> Source:
-    """Return name, version, licence and checksum of a package, from its own package.json."""
-    facts = json.loads(read_archive(archive, "package.json".__eq__)[0][1])
-    return Source(
-        name=str(facts["name"]),
-        version=str(facts["version"]),
-        licence=_licence_of(facts),
-        archive=archive.name,
-        sha256=hashlib.sha256(archive.read_bytes()).hexdigest(),
-        language="typescript",
+    archive = fetch_archive(command, archives / requirement.replace("/", "+"), "*.tgz")
+    contents = dict(
+        read_archive(archive, lambda name: name.endswith((*_TYPESCRIPT, *_JAVASCRIPT, "package.json")))
     )
+    facts = json.loads(contents.pop("package.json"))
+    source = Source.of(archive, facts["name"], facts["version"], _licence_of(facts), "typescript")
+    return source, [(name, contents[name]) for name in select_sources(list(contents))]
 
 
 def _licence_of(facts: dict[str, Any]) -> str:
@@ -51,15 +41,9 @@ def _licence_of(facts: dict[str, Any]) -> str:
     return " OR ".join(str(part.get("type", "") if isinstance(part, dict) else part) for part in parts)
 
 
-def source_files(archive: Path) -> list[tuple[str, bytes]]:
-    """Return the handwritten sources, judging by their names, in a stable order."""
-    contents = dict(read_archive(archive, lambda name: name.endswith(_TYPESCRIPT + _JAVASCRIPT)))
-    return [(name, contents[name]) for name in select_sources(list(contents))]
-
-
 def select_sources(names: Sequence[str]) -> list[str]:
     """Select TypeScript in `src` folders, else the more numerous of other TypeScript and JavaScript."""
-    kept = [name for name in names if not _BUILT.intersection(folders(name)) and ".min." not in name]
+    kept = [name for name in names if not _BUILT.intersection(_folders(name)) and ".min." not in name]
     typescript = [name for name in kept if name.endswith(_TYPESCRIPT) and not name.endswith(_DECLARATIONS)]
     javascript = [name for name in kept if name.endswith(_JAVASCRIPT)]
     return _in_src(typescript) or max(typescript, _in_src(javascript) or javascript, key=len)
@@ -67,9 +51,9 @@ def select_sources(names: Sequence[str]) -> list[str]:
 
 def _in_src(names: Sequence[str]) -> list[str]:
     """Return the names inside a folder `src`, at any depth."""
-    return [name for name in names if "src" in folders(name)]
+    return [name for name in names if "src" in _folders(name)]
 
 
-def folders(name: str) -> tuple[str, ...]:
+def _folders(name: str) -> tuple[str, ...]:
     """Return the folders that contain a file."""
     return PurePosixPath(name).parts[:-1]

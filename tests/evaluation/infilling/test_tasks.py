@@ -39,13 +39,6 @@ def test_the_filled_program_passes_its_tests_and_no_other_does(tmp_path: Path):
     assert not passes(task.program(""))
 
 
-def test_a_task_knows_its_problem_and_how_much_is_missing(tmp_path: Path):
-    several = ROW | {"task_id": "MultiLineInfilling/HumanEval/7/L1_L2"}
-    line, lines = read_tasks(write(tmp_path / "tasks.jsonl.gz", ROW, several))
-    assert line.problem == lines.problem == "HumanEval/7"
-    assert (line.is_line, lines.is_line) == (True, False)
-
-
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
@@ -59,12 +52,6 @@ def test_a_task_knows_its_problem_and_how_much_is_missing(tmp_path: Path):
 def test_another_file_is_refused_with_a_reason(tmp_path: Path, rows: list[object], reason: str):
     with pytest.raises(UserError, match=reason):
         read_tasks(write(tmp_path / "tasks.jsonl.gz", *rows))
-
-
-def test_what_is_no_archive_is_refused(tmp_path: Path):
-    (tmp_path / "tasks").write_text("text")
-    with pytest.raises(UserError, match="not a file of HumanEval-Infilling"):
-        read_tasks(tmp_path / "tasks")
 
 
 def test_more_drawn_tasks_include_fewer_in_the_order_of_the_file(tmp_path: Path):

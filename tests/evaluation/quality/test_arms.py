@@ -24,8 +24,8 @@ def model():
 
 
 def test_names_are_read():
-    arm = parse_arm("beam:drafts=5:temperature=0.5@built-in")
-    assert (arm.decoder, arm.prior, dict(arm.settings)) == ("beam", "built-in", {"drafts": 5, "temperature": 0.5})
+    arm = parse_arm("beam:drafts=5:temperature=0.5@file")
+    assert (arm.kind, arm.prior, dict(arm.settings)) == ("beam", "file", {"drafts": 5, "temperature": 0.5})
     assert arm.family == "beam:drafts=5:temperature=0.5"
     assert parse_arm("paper@none").settings["interpolation"] == "paper"
 
@@ -33,18 +33,11 @@ def test_names_are_read():
 def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
     labels = [arm.label for arm in parse_arms(["superposed", "beam", "superposed@none"], ["none", "file"])]
     assert labels == ["superposed@none", "superposed@file", "beam@none", "beam@file"]
-    assert [arm.label for arm in parse_arms(["copy"], ["none", "repository+file"])] == ["copy@repository+file"]
 
 
 def test_several_values_make_a_grid():
-    labels = [arm.label for arm in parse_arms(["beam:drafts=2/3:temperature=0.5/1@none", "greedy"], ["none"])]
-    assert labels == [
-        "beam:drafts=2:temperature=0.5@none",
-        "beam:drafts=2:temperature=1@none",
-        "beam:drafts=3:temperature=0.5@none",
-        "beam:drafts=3:temperature=1@none",
-        "greedy@none",
-    ]
+    labels = [arm.label for arm in parse_arms(["beam:drafts=2/3:temperature=1@none", "greedy"], ["none"])]
+    assert labels == ["beam:drafts=2:temperature=1@none", "beam:drafts=3:temperature=1@none", "greedy@none"]
 
 
 @pytest.mark.parametrize(
@@ -53,11 +46,8 @@ def test_several_values_make_a_grid():
         ("magic@none", "unknown decoder 'magic'; choose one of superposed"),
         ("beam@moon", "unknown prior 'moon'"),
         ("beam:drafts=99@none", "must be from 1 to 16"),
-        ("beam:drafts=few@none", "must be an integer"),
         ("beam:model=x@none", "is not a decoder setting"),
-        ("beam:colour=red@none", "is not a decoder setting"),
         ("beam:drafts=2.5@none", "must be an integer"),
-        ("beam:top_p=0.9@none", "is not a decoder setting"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text, message):
@@ -65,10 +55,10 @@ def test_what_cannot_be_meant_is_refused(text, message):
         parse_arm(text)
 
 
-def test_every_kind_is_a_decoder(model, tokens):
+def test_every_kind_completes(model, tokens):
     runner = ArmRunner(model, tokens, Settings(max_tokens=4))
     request = runner.request("def f(a, b):\n    return ", 26, "python")
-    for kind in (name for name, kind in ARM_KINDS.items() if not kind.is_text):
+    for kind in ARM_KINDS:
         reply = runner.complete(parse_arm(f"{kind}@none"), request, None)
-        assert reply.tokens <= 4
+        assert reply.passes <= 12 and (reply.passes > 0) == (kind != "copy")
         assert len(reply.drafts) <= (1 if kind == "greedy" else 3)

@@ -11,7 +11,6 @@ from spd_lsp.evaluation.quality.examples import (
     AFTER_TRIGGER,
     LINE_START,
     MID_IDENTIFIER,
-    STRATA,
     read_packages,
     sample_examples,
 )
@@ -42,11 +41,6 @@ def test_characters_of_strings_are_told_from_code_behind_letters_of_many_bytes()
     (line,) = code_lines('größe = läuft("=äöü=", größe)\n', "python")
     assert [line.text[i] for i in range(len(line.text)) if line.kinds[i] == STRING] == list('"=äöü="')
     assert line.kinds[line.text.index("=")] == CODE
-
-
-def test_other_languages_have_lines_too():
-    text = '// a comment, with words\nimport {a} from "b";\nconst x = f(a, 1);\n'
-    assert [line.text for line in code_lines(text, "javascript")] == ["const x = f(a, 1);"]
 
 
 def test_what_a_cursor_is_to_complete_is_the_rest_of_its_line(repository):
@@ -92,16 +86,6 @@ def test_no_file_has_two_places_in_one_line_or_more_than_one_of_a_stratum(reposi
     assert len({(c.file, c.line_start) for c in examples}) == len(examples)
     assert len({(c.file, c.stratum) for c in examples}) == len(examples)
     assert len({c.key for c in examples}) == len(examples)
-
-
-def test_folders_take_turns(repository, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in repository.iterdir():
-        (other / path.name).write_text(path.read_text())
-    names = [c.package for c in sample_examples(read_packages([repository, other]), seed=0)]
-    assert names[0] == "rows"
-    assert "other" in names[: len(STRATA) + 1]
 
 
 def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tmp_path):

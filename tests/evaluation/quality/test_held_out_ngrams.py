@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ngram_builders.ngrams import ORDERS, count_streams, with_boundaries
-from ngram_builders.table.writer import build_columns
+from ngram_builders.index.query import Signed
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
-from spd_lsp.models.checkpoint.hub import built_in_tables
 from spd_lsp.ngrams.mixture import Mixture
 from tests.conftest import STARTER
 
@@ -22,7 +22,7 @@ def tokens():
 
 def table_of(texts, tokens):
     streams = [with_boundaries(ids, tokens.end_of_text) for ids in tokens.encode_batch(texts)]
-    return build_columns(count_streams(streams, orders=ORDERS, vocab_size=tokens.vocab_size), tokens.vocab_size)
+    return Signed(build_suffix_array(streams))
 
 
 def says(mixture, history, tokens):
@@ -37,7 +37,7 @@ def source_named(package, name):
 def test_the_repository_prior_is_that_of_a_table_without_the_file(repository, tokens):
     (package,) = read_packages([repository])
     source = source_named(package, "table.py")
-    held_out = PackageNgrams(package, tokens, {}).without(source)
+    held_out = PackageNgrams(package, tokens).without(source)
     example = next(c for c in sample_examples([package]) if c.file == "table.py")
     others = table_of([s.text for s in package.files if s is not source], tokens)
     expected = Mixture([[others]], [0.7])
@@ -45,13 +45,12 @@ def test_the_repository_prior_is_that_of_a_table_without_the_file(repository, to
     for history in ("rows = ", "name, default=None", "self.rows.get", "with open(path, encoding="):
         assert np.array_equal(says(found["repository"], history, tokens), says(expected, history, tokens))
     assert found["none"] is None
-    assert found["built-in"] is None
 
 
 def test_versions_of_the_file_are_taken_out_with_it(repository, tokens):
     (repository / "copy.py").write_text((repository / "table.py").read_text() + "\nEXTRA = 1\n")
     (package,) = read_packages([repository])
-    prior = PackageNgrams(package, tokens, {})
+    prior = PackageNgrams(package, tokens)
     source = source_named(package, "table.py")
     assert {package.files[i].name for i in prior.near_duplicates(source)} == {"table.py", "copy.py"}
     example = next(c for c in sample_examples([package]) if c.file == "table.py" and "lookup" not in c.line)
@@ -62,23 +61,13 @@ def test_the_file_itself_counts_but_for_the_examples_line(repository, tokens):
     (package,) = read_packages([repository])
     source = source_named(package, "table.py")
     example = next(c for c in sample_examples([package]) if c.file == "table.py")
-    held_out = PackageNgrams(package, tokens, {}).without(source)
+    held_out = PackageNgrams(package, tokens).without(source)
     whole = held_out.encoded.ids
     pieces = held_out._streams_around(example)
     bytes_of = [tokens.bytes_of(piece.tolist()).decode() for piece in pieces]
     assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= example.line_start + 1
     assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - example.line_end + 1
     assert sum(map(len, pieces)) < len(whole) + 2
-
-
-def test_built_in_tables_serve_their_language(repository, tokens):
-    (package,) = read_packages([repository])
-    prior = PackageNgrams(package, tokens, built_in_tables(STARTER))
-    example = sample_examples([package])[0]
-    found = prior.without(source_named(package, example.file)).mixtures(example)
-    assert found["built-in"].names == ("built-in",)
-    assert found["file"].names == ("file", "built-in")
-    assert found["repository+file"].names == ("repository", "file", "built-in")
 
 
 def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):
@@ -92,7 +81,7 @@ def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens
     )
     (package,) = read_packages([folder])
     source = source_named(package, "a.py")
-    held_out = PackageNgrams(package, tokens, {}).without(source)
+    held_out = PackageNgrams(package, tokens).without(source)
     examples = {c.line: c for seed in range(40) for c in sample_examples([package], seed=seed) if c.file == "a.py"}
     assert held_out.line_seen(examples["shared = call(first, second)"]) == LINE_SEEN[0]
     assert held_out.line_seen(examples["own = call(a, b)"]) == LINE_SEEN[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -24,11 +23,10 @@ from spd_lsp.evaluation.quality.examples import (
     sample_examples,
 )
 from spd_lsp.evaluation.quality.held_out_ngrams import PackageNgrams
-from spd_lsp.evaluation.quality.run import QualityRun, RunOptions, open_run, text_without_target
+from spd_lsp.evaluation.quality.run import open_runner, text_without_target
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.serving_tables import Served
 from spd_lsp.settings import Settings
 from tests.conftest import PACKAGE, STARTER, STARTER_FILE
 
@@ -39,15 +37,15 @@ SECRET = 'api_token = "9f8Kq2LmZx7RtY4wVb6N"\n'
 class FixedNgrams:
     """Tables that always serve one mixture."""
 
-    live = None
+    open_files = None
     revision = 0
     problems = ()
 
     def __init__(self, mixture: Mixture | None = None) -> None:
         self.mixture = mixture
 
-    def serve(self, document: OpenDocument, cursor: int) -> Served:
-        return Served(self.mixture, None, 0)
+    def serve(self, document: OpenDocument, cursor: int) -> Mixture | None:
+        return self.mixture
 
 
 class Asked:
@@ -79,7 +77,7 @@ def asked() -> Asked:
 @pytest.mark.slow
 def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
     (package,) = read_packages([PACKAGE])
-    files, prior = {file.name: file for file in package.files}, PackageNgrams(package, asked.tokens, {})
+    files, prior = {file.name: file for file in package.files}, PackageNgrams(package, asked.tokens)
     examples = sample_examples([package], files=70)[:CURSORS]
     names = copies = others = 0
     for example in examples:
@@ -99,7 +97,7 @@ def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
 
 def test_an_arm_withholds_what_the_product_withholds(asked: Asked) -> None:
     files = [PackageFile("shop", f"{name}.py", "python", f"{SECRET}# {name}\n") for name in ("a", "b", "c")]
-    prior = PackageNgrams(PackageFiles("shop", STARTER, tuple(files)), asked.tokens, {})
+    prior = PackageNgrams(PackageFiles("shop", STARTER, tuple(files)), asked.tokens)
     file, source = PackageFile("shop", "d.py", "python", SECRET), SECRET.partition("9f8K")[0]
     example = Example("shop", "d.py", "", 0, STRATA[1], len(source), 0, len(SECRET), "", "")
     mixture = prior.without(file).mixtures(example)["repository"]
@@ -109,34 +107,7 @@ def test_an_arm_withholds_what_the_product_withholds(asked: Asked) -> None:
 
 
 def test_a_run_reads_as_much_of_a_file_as_the_model_was_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = _copy_of_the_starter(tmp_path / "one")
-    (folder / "training.json").write_text('{"settings": {"context_tokens": 384}}')
-    monkeypatch.setenv("SPD_LSP_STARTER", str(folder))
-    assert _open_run(tmp_path).runner.settings.context_tokens == 384
-
-
-def test_results_of_other_weights_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    digests = set()
-    for name in ("one", "other"):
-        folder = _copy_of_the_starter(tmp_path / name)
-        if name == "other":
-            with (folder / STARTER_FILE.name).open("ab") as file:
-                file.write(b"\0")
-        monkeypatch.setenv("SPD_LSP_STARTER", str(folder))
-        _open_run(tmp_path / name)
-        facts = (tmp_path / name / "results" / "examples.jsonl").read_text().splitlines()[0]
-        digests.add(json.loads(facts)["run"]["weights"])
-    assert len(digests) == 2
-
-
-def _copy_of_the_starter(folder: Path) -> Path:
-    folder.mkdir()
-    shutil.copy(STARTER_FILE, folder)
-    return folder
-
-
-def _open_run(folder: Path) -> QualityRun:
-    [package] = read_packages([PACKAGE])
-    packages = [dataclasses.replace(package, files=package.files[:1])]
-    options = RunOptions(model="starter", out=folder / "results")
-    return open_run(packages, options, lambda *done: None, lambda text: None)
+    shutil.copy(STARTER_FILE, tmp_path)
+    (tmp_path / "training.json").write_text('{"settings": {"context_tokens": 384}}')
+    monkeypatch.setenv("SPD_LSP_STARTER", str(tmp_path))
+    assert open_runner(Settings(), lambda text: None).settings.context_tokens == 384

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.registry.folder_choices import FolderChoice, write_folder_choice
-from ngram_builders.registry.registry import Registry
+from ngram_builders.registry.registry import FolderChoice, Registry
 from spd_lsp.lsp.indexing.eligibility import exclude_folder, local_folder, reason_not_to_index, refusal
 from tests.ngram_builders.small_tables import writer
 
@@ -28,7 +27,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def install(registry: Registry, root: Path, fingerprint: str = TOKENIZER) -> None:
-    registry.install("shop", writer(5, fingerprint=fingerprint), roots=[root])
+    registry.install("shop", [writer(5, fingerprint=fingerprint)], roots=[root])
 
 
 def test_homes_roots_temporary_folders_and_the_data_folder_are_never_indexed(
@@ -85,15 +84,15 @@ def test_what_the_user_chose_stands(registry: Registry, shop: Path):
     registry.assign_workspace(shop.parent, [("shop", 0.3)])
     assert reason_not_to_index(shop, registry, TOKENIZER) == "you chose its tables"
     registry.assign_workspace(shop.parent, [])
-    write_folder_choice(registry.folder, shop, FolderChoice.EXCLUDED)
+    registry.choose_folder(shop, FolderChoice.EXCLUDED)
     assert reason_not_to_index(shop, registry, TOKENIZER) == "you excluded it"
-    write_folder_choice(registry.folder, shop, FolderChoice.ALLOWED)
+    registry.choose_folder(shop, FolderChoice.INDEXED)
     assert reason_not_to_index(shop, registry, TOKENIZER) == ""
 
 
 def test_excluding_a_folder_deletes_its_own_tables_only(registry: Registry, shop: Path):
     install(registry, shop)
-    registry.install("both", writer(5, fingerprint=TOKENIZER), roots=[shop, shop.parent / "elsewhere"])
+    registry.install("both", [writer(5, fingerprint=TOKENIZER)], roots=[shop, shop.parent / "elsewhere"])
     assert exclude_folder(shop, registry) == f"{shop} is not indexed any more; its tables were deleted: shop"
     assert [table.name for table in registry.tables()] == ["both"]
     assert exclude_folder(shop, registry) == f"{shop} is not indexed any more"

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.registry.folder_choices import read_folder_choices
 from ngram_builders.registry.registry import Registry
+from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES
 from tests.lsp.lsp_client import MENU, Editor, at, until
 from tests.lsp.test_server_live import ASKED, HABITS, SERVE, until_offered
 from tests.lsp.test_server_process import end, process
-from tests.ngram_builders.dependencies.projects import install_python
 from tests.processes import commands_with
 
 PROGRESS = {**MENU, "window": {"workDoneProgress": True}}
@@ -27,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, makes links and pipes"),
 ]
 TITLE = "spd-lsp: indexing shop"
-LARGE_FILES = 10_001  # one more than are indexed without a question
+LARGE_FILES = 10_001  # one more than are indexed unasked
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ async def left_alone(editor: Session, *reasons: str) -> None:
     """Wait until the server has decided not to index folders, in silence."""
     for reason in reasons:
         await until(partial(_has_logged, editor, f"not indexed: {reason}"))
-    assert progress(editor) == told(editor) == editor.received("window/showMessageRequest") == []
+    assert progress(editor) == told(editor) == []
 
 
 def _has_logged(editor: Session, text: str) -> bool:
@@ -181,7 +180,7 @@ async def test_without_workspace_folders_the_root_is_the_folder(shop: Path, regi
     assert [table.roots for table in registry.tables()] == [(shop,)]
 
 
-async def test_a_cancelled_build_ends_at_once_and_does_not_come_back(shop: Path, registry: Registry):
+async def test_a_cancelled_build_ends_at_once(shop: Path, registry: Registry):
     with registry.lock_for_build("shop"):  # the build waits
         async with opened(registry, shop) as editor:
             await until(lambda: progress(editor))
@@ -191,12 +190,9 @@ async def test_a_cancelled_build_ends_at_once_and_does_not_come_back(shop: Path,
                 one["token"] for one in editor.received("$/progress") if one["value"].get("title") == TITLE
             }
             editor.notify("window/workDoneProgress/cancel", {"token": token})
-            await until(lambda: ended(editor) and told(editor))
-            assert "spd-lsp build-ngrams" in told(editor)[0]
-            await until(lambda: not index_processes(shop))
+            await until(lambda: ended(editor) and not index_processes(shop))
             assert (await editor.status())["indexing"] is None
-    async with opened(registry, shop) as editor:
-        await left_alone(editor, "you excluded it")
+            assert await why_not_indexed(editor, shop / "asked.py") == "it was cancelled"
     assert registry.tables() == []
 
 
@@ -272,25 +268,6 @@ async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry,
     assert table.files == 1
 
 
-async def test_with_dependencies_what_a_project_imports_is_known_too(shop: Path, registry: Registry):
-    (shop / "habits.py").unlink()
-    (shop / "app.py").write_text("import habits\n")
-    install_python(shop / ".venv", "habits", "1.0", "habits/__init__.py", text=HABITS)
-    asked, options = (shop / "asked.py").as_uri(), {"indexing": "dependencies"}
-    async with opened(registry, shop) as editor:
-        await until(lambda: ended(editor))
-        editor.open(ASKED, asked)
-        await until_offered(editor, asked, False)
-        editor.notify("spd-lsp/options", options)
-        await until(lambda: "1 package" in str(told(editor)))
-        await until_offered(editor, asked)
-    package, folder = (table.name for table in registry.tables())
-    assert package.startswith("pypi-habits@1.0-")
-    assert folder == "shop"
-    async with opened(registry, shop, initializationOptions=options) as editor:
-        await left_alone(editor, "it and its packages have tables")
-
-
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
     """A folder of very many files."""
@@ -301,23 +278,17 @@ def large(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("answer", "tables"), [("Index", ["shop"]), ("Never for this folder", [])])
-async def test_a_large_folder_is_a_question_whose_answer_is_remembered(
-    large: Path, registry: Registry, answer: str, tables: list[str]
-):
-    async with opened(registry, large) as editor:  # null: the question was closed
-        await until(lambda: editor.received("window/showMessageRequest"))
-    assert registry.tables() == []
+async def test_of_a_large_folder_the_user_is_told_what_indexes_it(large: Path, registry: Registry):
     async with opened(registry, large) as editor:
-        editor.replies["window/showMessageRequest"] = {"title": answer}
-        await until(lambda: editor.received("window/showMessageRequest"))
-        (question,) = editor.received("window/showMessageRequest")
-        assert f"{large} has more than 10,000 files" in question["message"]
-        assert [action["title"] for action in question["actions"]] == ["Index", "Never for this folder"]
-        await until(lambda: ended(editor) or (not tables and read_folder_choices(registry.folder)))
-    assert [table.name for table in registry.tables()] == tables
-    async with opened(registry, large) as editor:
-        await left_alone(editor, "it has a table" if tables else "you excluded it")
+        await until(lambda: editor.received("window/showMessage"))
+        (message,) = editor.received("window/showMessage")
+        assert message["message"].startswith(f"spd-lsp: {large} is not indexed: it has more than 10,000 files")
+        assert message["message"].endswith(f"; to index it, run: spd-lsp build-ngrams {large}")
+        assert "it has more than 10,000 files" in await why_not_indexed(editor, large / "0.py")
+        assert registry.tables() == []
+        await editor.request("workspace/executeCommand", {"command": "spd-lsp.indexFolder", "arguments": []})
+        await until(lambda: ended(editor))
+    assert [table.name for table in registry.tables()] == ["shop"]
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the system does not tell of other processes so")
@@ -330,8 +301,8 @@ async def test_a_table_that_is_written_anew_in_the_background_ends_with_a_killed
         await editor.start(workspaceFolders=named)
         await until(lambda: editor.received("window/showMessage"))
         with registry.lock_for_build("shop"):  # for which the second build waits
-            much = (f"value_{i} = compute_{i * i}({i}, other_{i % 7})\n" for i in range(2500))
-            (shop / "much.py").write_text("".join(much))
+            for number in range(MAX_CHANGED_FILES + 1):  # fewer are counted as they are, without a build
+                (shop / f"changed_{number}.py").write_text(f"value_{number} = compute({number})\n")
             editor.open(ASKED, asked)
             while not commands_with(rebuild):
                 await editor.request("textDocument/completion", at(ASKED.count("\n"), 0, uri=asked))

@@ -1,4 +1,4 @@
-"""What an editor's menu and status bar know of the tables of a folder, over the protocol."""
+"""What an editor's status bar knows of the tables of a folder, over the protocol."""
 
 from __future__ import annotations
 
@@ -34,30 +34,6 @@ async def editor(tmp_path: Path) -> AsyncIterator[Editor]:
         yield editor
 
 
-async def execute(editor: Editor, command: str, *arguments: str) -> object:
-    return await editor.request("workspace/executeCommand", {"command": command, "arguments": arguments})
-
-
-async def tables(editor: Editor, folder: Path) -> dict[str, bool]:
-    """The tables that are offered for a folder, and whether they serve it."""
-    listed = await execute(editor, "spd-lsp.listTables", folder.as_uri())
-    assert isinstance(listed, list)
-    assert all(table["detail"] == "1 file, python" for table in listed)
-    return {table["name"]: table["isUsed"] for table in listed}
-
-
-async def test_the_tables_of_a_folder_are_listed_and_can_be_chosen(editor: Editor, tmp_path: Path):
-    shop = tmp_path / "shop"
-    assert await tables(editor, shop) == {"other": False, "shop": True}
-    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "other")
-    assert await tables(editor, shop) == {"other": True, "shop": False}
-    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "no such table")
-    [message] = editor.received("window/showMessage")
-    assert "no such table" in message["message"]
-    await execute(editor, "spd-lsp.useTables", shop.as_uri())
-    assert await tables(editor, shop) == {"other": False, "shop": True}
-
-
 async def test_the_status_tells_of_a_document(editor: Editor, tmp_path: Path):
     file, notes = tmp_path / "shop" / "total.py", tmp_path / "shop" / "notes.md"
 
@@ -72,7 +48,8 @@ async def test_the_status_tells_of_a_document(editor: Editor, tmp_path: Path):
     assert await about(file) == ("", True)
     assert (await about(notes))[0] == "completions are off for markdown"
     assert await about(tmp_path / "elsewhere.py") == ("the document is not open", None)
-    await execute(editor, "spd-lsp.excludeFolder", file.parent.as_uri())
+    exclude = {"command": "spd-lsp.excludeFolder", "arguments": [file.parent.as_uri()]}
+    await editor.request("workspace/executeCommand", exclude)
     assert await about(file) == ("", False)
     for params in ([], {"textDocument": []}, {"textDocument": {"uri": 3}}):
         assert "documentReason" not in await editor.request("spd-lsp/status", params)
@@ -83,11 +60,11 @@ async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path)
     status = await editor.status()
     assert (status["model"], status["tables"]) == ("starter", [])
     editor.open(SOURCE + "print(total(", uri=file.as_uri())
-    await asyncio.wait_for(_until_served(editor, file, ["shop", "python"]), TIMEOUT)
+    await asyncio.wait_for(_until_served(editor, file, ["shop"]), TIMEOUT)
     assert (await editor.status())["tables"] == [], "that of the last completion"
     await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
     # Its text may have been counted among the open files of no table before that table was open.
-    assert (await editor.status())["tables"][:2] == ["shop", "python"]
+    assert (await editor.status())["tables"][:1] == ["shop"]
 
 
 async def _until_served(editor: Editor, file: Path, names: list[str]) -> None:
@@ -96,9 +73,7 @@ async def _until_served(editor: Editor, file: Path, names: list[str]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_chosen_tables_serve_the_next_completion_whichever_process_chose_them(
-    editor: Editor, tmp_path: Path
-):
+async def test_tables_that_another_process_chose_serve_the_next_completion(editor: Editor, tmp_path: Path):
     shop = tmp_path / "shop"
     file = shop / "total.py"
     editor.open(SOURCE + "print(total(", uri=file.as_uri())
@@ -108,7 +83,5 @@ async def test_chosen_tables_serve_the_next_completion_whichever_process_chose_t
         return str((await editor.status())["tables"][0])
 
     assert await serving() == "shop"
-    await execute(editor, "spd-lsp.useTables", shop.as_uri(), "other")
+    Registry(tmp_path / "data").assign_workspace(shop, [("other", 1.0)])
     assert await serving() == "other"
-    Registry(tmp_path / "data").assign_workspace(shop, [("shop", 1.0)])
-    assert await serving() == "shop"

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,11 +23,9 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.digests: dict[str, str] = {}  # named instead of the right ones
+        self.commits: dict[str, str] = {}  # likewise
         self.ranges: list[str] = []  # of each request for content
         self.cuts: list[int] = []  # after how many bytes the next answers end
-        self.ignores_ranges = False
-        self.is_endless = False  # whether files are followed by more, until nobody reads it
-        self.written = 0  # bytes of that
         self.sent = threading.Event()  # once some of a file has been sent
         self.goes_on = threading.Event()  # without which no file is sent to its end
         self.goes_on.set()
@@ -58,7 +56,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.server.files[place]
         digest = self.server.digests.get(place, hashlib.sha256(content).hexdigest())
         where = f"http://localhost:{self.server.server_address[1]}/cdn/{place}"
-        about = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content)), "X-Repo-Commit": COMMIT}
+        commit = self.server.commits.get(place, COMMIT)
+        about = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content)), "X-Repo-Commit": commit}
         self.answer(302, about | {"Location": where})
 
     def do_GET(self) -> None:
@@ -77,12 +76,9 @@ class _Handler(BaseHTTPRequestHandler):
     def send_content(self, content: bytes) -> None:
         asked = self.headers.get("Range", "")
         self.server.ranges.append(asked)
-        begin = 0 if self.server.ignores_ranges or not asked else int(asked.removeprefix("bytes=").rstrip("-"))
+        begin = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
         headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"} if begin else {}
         end = self.server.cuts.pop(0) if self.server.cuts else len(content)
-        if self.server.is_endless:
-            self.send_more(content)
-            return
         self.answer(206 if begin else 200, headers | {"Content-Length": str(len(content) - begin)})
         half = (begin + min(end, len(content))) // 2
         self.wfile.write(content[begin:half])
@@ -92,15 +88,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[half:end])
         self.wfile.flush()
         self.close_connection = end < len(content)
-
-    def send_more(self, content: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        with suppress(OSError):
-            while self.server.written < 200 * len(content):
-                self.server.written += self.wfile.write(content)
 
     def answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(status)

@@ -8,35 +8,29 @@ import sys
 import pytest
 
 from ngram_builders.errors import UserError
-from ngram_builders.table.reader import Table
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import (
     absolute_model_name,
-    built_in_tables,
-    bundled_tables,
     known_languages,
     locate,
     shipped_settings,
-    vocabulary,
+    vocabulary_size,
 )
-from spd_lsp.models.llama.prepared import read_source
-from tests.conftest import PACKAGE, STARTER_FILE, STARTER_FILES
+from tests.conftest import PACKAGE, STARTER_FILE
 
 
 def test_the_starter_is_in_the_package(monkeypatch):
     monkeypatch.delenv("SPD_LSP_STARTER")
     folder, shipped = locate("starter"), PACKAGE / "starter"
     [file] = shipped.glob("*.gguf")
-    assert read_source(folder).path == str(file)
+    assert folder == file
     assert file.stat().st_size <= 80 * 2**20
     languages = {"python", "typescript", "go", "rust", "c", "cpp", "java"}
     assert known_languages(folder) == languages
-    assert built_in_tables(folder) == {"python": shipped / "python.ngt"}
     assert shipped_settings("starter", folder) == {"context_tokens": 384}
     assert shipped_settings("none", folder) == {}
     tokens = ModelTokenizer(folder)
     assert tokens.fill_format.name == "starter"
-    Table.open(shipped / "python.ngt", tokens.fingerprint)
 
 
 def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
@@ -44,12 +38,10 @@ def test_another_folder_may_hold_the_starter(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="has no GGUF file, which the bundled model is; install spd-lsp again"):
         locate("starter")
     shutil.copy(STARTER_FILE, tmp_path)
-    shutil.copy(STARTER_FILES / "python.ngt", tmp_path)
-    assert built_in_tables(locate("starter")) == {"python": tmp_path / "python.ngt"}
     assert known_languages(locate("starter")) is None
 
 
-def test_no_model_has_the_starters_vocabulary_and_tables():
+def test_no_model_has_the_starters_vocabulary():
     folder, starter = locate("none"), locate("starter")
     none, model = ModelTokenizer(folder), ModelTokenizer(starter)
     assert (none.fingerprint, none.pieces, none.end_of_text) == (
@@ -57,8 +49,6 @@ def test_no_model_has_the_starters_vocabulary_and_tables():
         model.pieces,
         model.end_of_text,
     )
-    assert bundled_tables("none", folder) == bundled_tables("starter", starter) == built_in_tables(starter)
-    assert bundled_tables("owner/name", starter) == {}
     assert known_languages(folder) == known_languages(starter)
 
 
@@ -107,7 +97,7 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
 )
 def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expected):
     (tmp_path / "config.json").write_text(described)
-    assert vocabulary(tmp_path) == expected
+    assert vocabulary_size(tmp_path) == expected
 
 
 def test_pickled_weights_are_refused(tmp_path):

@@ -18,9 +18,9 @@ from spd_lsp.models.checkpoint.stored_models import (
     list_models,
     stored_quantization,
 )
-from tests.models.llama.test_header import ARCHITECTURE, gguf, tensor
+from tests.models.llama.gguf_files import smallest_gguf
 
-FILE = gguf(ARCHITECTURE, tensors=tensor([32, 8], kind=1), count=1) + bytes(1024)
+FILE = smallest_gguf()
 WEIGHTS = "application/vnd.ollama.image.model"
 
 

@@ -11,7 +11,6 @@ import pytest
 def needs_llama() -> None:
     """Skip where llama.cpp is not installed."""
     pytest.importorskip("xllamacpp")
-    pytest.importorskip("gguf")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from spd_lsp.models.llama.pre_tokenizers import PATTERNS, pre_tokenizer
-from tests.conftest import STARTER, STARTER_FILE
+from tests.conftest import STARTER_FILE, STARTER_FILES
+from tests.pre_tokenizers import PATTERNS, pre_tokenizer
 
 WIDTH, LAYERS, HEADS, KEY_HEADS, FEED_FORWARD, CONTEXT = 256, 2, 4, 2, 256, 1024
+HYBRIDS = ("lfm2", "granitehybrid")  # the first layer of which has a state: of a convolution, of Mamba 2
+STATEFUL = (*HYBRIDS, "mamba2")  # all layers of which have one, and nothing else
+CONVOLVED, INNER, STATE, STATE_HEADS = 4, 512, 16, 8
 SHAPE = {  # in transformers
     "vocab_size": 16384,
     "hidden_size": WIDTH,
@@ -45,7 +49,7 @@ MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>")
 
 def vocabulary() -> dict:
     """The starter's, with the marks of Qwen2.5-Coder."""
-    rules = json.loads((STARTER / "tokenizer.json").read_text(encoding="utf-8"))
+    rules = json.loads((STARTER_FILES / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary, taken = rules["model"]["vocab"], {token["content"]: token for token in rules["added_tokens"]}
     for mark, (old, token) in zip(MARKS, list(taken.items())[1:], strict=True):
         number = vocabulary.pop(old)
@@ -85,7 +89,17 @@ def write_gguf(
     writer.add_block_count(over.get("layers", LAYERS))
     writer.add_feed_forward_length(FEED_FORWARD)
     writer.add_head_count(HEADS)
-    writer.add_head_count_kv(over.get("key_heads", KEY_HEADS))
+    is_hybrid = architecture in HYBRIDS
+    writer.add_head_count_kv([0, *[KEY_HEADS] * (LAYERS - 1)] if is_hybrid else over.get("key_heads", KEY_HEADS))
+    if architecture == "lfm2":
+        writer.add_shortconv_l_cache(CONVOLVED)
+    elif architecture in STATEFUL:
+        writer.add_ssm_conv_kernel(CONVOLVED)
+        writer.add_ssm_inner_size(INNER)
+        writer.add_ssm_state_size(STATE)
+        writer.add_ssm_time_step_rank(STATE_HEADS)
+        writer.add_ssm_group_count(1)
+        writer.add_vocab_size(SHAPE["vocab_size"])
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(10000.0)
     if write_vocabulary is None:
@@ -102,6 +116,21 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def smallest_gguf() -> bytes:
+    """A file that names its architecture and has a weight."""
+    from gguf import GGUFWriter
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.gguf")
+        writer = GGUFWriter(path, "qwen2")
+        writer.add_tensor("token_embd.weight", np.zeros((8, 32), np.float16))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return path.read_bytes()
 
 
 def write_starter(path: Path) -> Path:
@@ -124,23 +153,55 @@ def _write_vocabulary(writer, rules: dict, pre: str) -> int:
 def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:
     keys = WIDTH // HEADS * KEY_HEADS
     shapes: dict[str, tuple[int, ...]] = {"token_embd.weight": (size, WIDTH), "output_norm.weight": (WIDTH,)}
+    if architecture == "lfm2":
+        shapes["token_embd_norm.weight"] = shapes.pop("output_norm.weight")
     for layer in range(LAYERS):
+        if architecture == "mamba2" or (architecture in HYBRIDS and layer == 0):
+            mixer = _state_shapes(architecture)
+        else:
+            mixer = {
+                "attn_q.weight": (WIDTH, WIDTH),
+                "attn_k.weight": (keys, WIDTH),
+                "attn_v.weight": (keys, WIDTH),
+                "attn_output.weight": (WIDTH, WIDTH),
+            }
+            if architecture == "lfm2":
+                mixer |= {f"attn_{one}_norm.weight": (WIDTH // HEADS,) for one in "qk"}
+        shapes |= {f"blk.{layer}.{name}": shape for name, shape in mixer.items()}
         own = {
             "attn_norm": (WIDTH,),
-            "attn_q": (WIDTH, WIDTH),
-            "attn_k": (keys, WIDTH),
-            "attn_v": (keys, WIDTH),
-            "attn_output": (WIDTH, WIDTH),
             "ffn_norm": (WIDTH,),
             "ffn_gate": (FEED_FORWARD, WIDTH),
             "ffn_up": (FEED_FORWARD, WIDTH),
             "ffn_down": (WIDTH, FEED_FORWARD),
         }
+        if architecture == "mamba2":
+            own = {"attn_norm": own["attn_norm"]}
         shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in own.items()}
         if architecture == "qwen2":
             biases = {"attn_q": WIDTH, "attn_k": keys, "attn_v": keys}
             shapes |= {f"blk.{layer}.{name}.bias": (count,) for name, count in biases.items()}
     return shapes
+
+
+def _state_shapes(architecture: str) -> dict[str, tuple[int, ...]]:
+    if architecture == "lfm2":
+        return {
+            "shortconv.conv.weight": (WIDTH, CONVOLVED),
+            "shortconv.in_proj.weight": (3 * WIDTH, WIDTH),
+            "shortconv.out_proj.weight": (WIDTH, WIDTH),
+        }
+    channels = INNER + 2 * STATE
+    return {
+        "ssm_in.weight": (INNER + channels + STATE_HEADS, WIDTH),
+        "ssm_conv1d.weight": (channels, CONVOLVED),
+        "ssm_conv1d.bias": (channels,),
+        "ssm_dt.bias": (STATE_HEADS,),
+        "ssm_a": (STATE_HEADS, 1),
+        "ssm_d": (STATE_HEADS, 1),
+        "ssm_norm.weight": (INNER,),
+        "ssm_out.weight": (WIDTH, INNER),
+    }
 
 
 def _random_weight(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:

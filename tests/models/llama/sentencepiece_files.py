@@ -23,7 +23,7 @@ def trained_merges() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The letters of some code, and pairs of pieces in the order in which they are joined; blanks begin words."""
     lines = [
         "▁" + line.replace(" ", "▁")
-        for name in ("context", "syntax/parsing", "offer", "syntax/languages")
+        for name in ("context", "draft_text", "offer", "syntax/languages")
         for line in (PACKAGE / "completion" / f"{name}.py").read_text(encoding="utf-8").splitlines(True)
     ]
     tokenizer = Tokenizer(models.BPE())

@@ -9,8 +9,6 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama.header import read_header
-from spd_lsp.models.llama.prepared import read_source
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import write_gguf
 
@@ -37,7 +35,7 @@ def part(folder, number):
 
 def test_any_part_or_the_folder_names_the_model(folder):
     for named in (part(folder, 1), part(folder, 3), folder):
-        assert read_source(locate(str(named))).path == str(part(folder, 1))
+        assert locate(str(named)) == part(folder, 1)
 
 
 def test_it_computes_what_the_whole_file_does(folder, gguf_folder):
@@ -45,14 +43,6 @@ def test_it_computes_what_the_whole_file_does(folder, gguf_folder):
     assert (parts.prefill([5, 6, 700]) == whole.prefill([5, 6, 700])).all()
     mixed = [11, 16000], np.array([0.5, 0.5])
     assert (parts.step(*mixed) == whole.step(*mixed)).all()
-
-
-def test_another_second_part_is_another_model(copied):
-    before = read_header(part(copied, 1)).digest
-    content = bytearray(part(copied, 2).read_bytes())
-    content[len(content) // 2] ^= 1
-    part(copied, 2).write_bytes(content)
-    assert read_header(part(copied, 3)).digest != before
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3])
@@ -67,22 +57,19 @@ def test_a_missing_part_is_named(missing, copied):
 
 def test_parts_that_were_renamed_or_mixed_up_are_refused(copied):
     alone = part(copied, 1).rename(copied / "alone.gguf")
-    with pytest.raises(UserError, match="by its name it is whole, by its header it is not; it was renamed"):
-        locate(str(alone))
-    shutil.copy(part(copied, 3), part(copied, 1))
-    with pytest.raises(UserError, match="does not name its architecture"):
-        locate(str(part(copied, 1)))
+    with pytest.raises(UserError, match=r"cannot open .*alone\.gguf"):
+        load(alone)
     alone.rename(part(copied, 1))
     shutil.copy(part(copied, 2), part(copied, 3))
-    with pytest.raises(UserError, match="by its name it is part 3 of 3, by its header it is not"):
-        locate(str(copied))
+    with pytest.raises(UserError, match=r"cannot open .*00001-of-00003\.gguf"):
+        load(locate(str(copied)))
 
 
-def test_a_part_cut_off_is_named(copied):
+def test_a_part_cut_off_is_refused(copied):
     content = part(copied, 2).read_bytes()
     part(copied, 2).write_bytes(content[:-100])
-    with pytest.raises(UserError, match=r"m-F32-00002-of-00003.gguf is cut off"):
-        locate(str(copied))
+    with pytest.raises(UserError, match=r"cannot open .*not within the file bounds"):
+        load(locate(str(copied)))
 
 
 def test_links_into_a_store_that_names_files_otherwise(folder, tmp_path):

@@ -17,9 +17,8 @@ from transformers import (
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import ForwardInput
-from spd_lsp.models.self_test import kl_divergence
 from spd_lsp.models.torch.engine import TransformersEngine
-from tests.models.networks import NETWORKS, SMALL, random_network
+from tests.models.networks import NETWORKS, SMALL, kl_divergence, random_network
 
 FAMILIES = [
     LlamaConfig(**SMALL),

@@ -1,80 +1,54 @@
-"""A table is a consistent snapshot of its index; an invalid index is a fault, never an error."""
+"""A table is a consistent snapshot of its index; an invalid index is a fault, never an error.
+
+It belongs to one model: which other table can replace it, and the command that builds one.
+"""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from ngram_builders.registry.assignments import Assignments
-from ngram_builders.registry.ngram_table import INDEX_FILE, is_reserved, read_ngram_table
+from ngram_builders.index.table_file import MAGIC, TableSummary, read_summary
+from ngram_builders.registry import ngram_table
+from ngram_builders.registry.ngram_table import (
+    INDEX_FILE,
+    NgramTable,
+    covering_tables,
+    is_for_another_model,
+    mismatch_message,
+    model_label,
+    read_ngram_table,
+)
 from ngram_builders.registry.registry import Registry
-from ngram_builders.table.reader import Table
 from tests.ngram_builders.small_tables import writer
-
-
-def test_a_folder_without_an_index_is_no_table(tmp_path: Path) -> None:
-    assert read_ngram_table(tmp_path) is None
-    (tmp_path / "file").touch()
-    assert read_ngram_table(tmp_path / "file") is None
 
 
 def test_a_table_replaced_during_a_read_is_not_a_fault(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader has the old index, and the build that has just ended has deleted its table."""
-    home = registry.install("mine", writer(5)).path.parent
-    open_table, builds = Table.open, iter([writer(6), writer(7)])
+    home = registry.install("mine", [writer(5)]).path.parent
+    builds = iter([writer(6), writer(7)])
 
-    def open_late(path: Path) -> Table:
+    def read_late(path: Path) -> TableSummary:
         if (write := next(builds, None)) is not None:
             with monkeypatch.context() as usual:
-                usual.setattr(Table, "open", open_table)
-                registry.install("mine", write)
-        return open_table(path)
+                usual.setattr(ngram_table, "read_summary", read_summary)
+                registry.install("mine", [write])
+        return read_summary(path)
 
-    monkeypatch.setattr(Table, "open", open_late)
+    monkeypatch.setattr(ngram_table, "read_summary", read_late)
     table = read_ngram_table(home)
     assert table is not None
     assert (table.fault, table.path.exists()) == (None, True)
 
 
-def test_a_table_removed_during_a_read_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    open_table = Table.open
-
-    def open_late(path: Path) -> Table:
-        (home / INDEX_FILE).unlink()
-        path.unlink()
-        return open_table(path)
-
-    monkeypatch.setattr(Table, "open", open_late)
-    assert read_ngram_table(home) is None
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"table": "../elsewhere.ngt"},
-        {"table": None},
-        {"roots": 5},
-        {"tokens": float("inf")},
-        {"size": "large"},
-        {"orders": ["two"]},
-        {"recipe": [1]},
-        {"weight": None},
-        {"weight": float("nan")},  # would make every mixed probability NaN
-        {"weight": float("inf")},
-        {"weight": -0.5},
-        {"built": float("nan")},  # the list of tables could not be printed
-        {"built": float("inf")},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("change", [{"tables": None}, {"tables": []}, {"roots": 5}, {"recipe": [1]}], ids=str)
 def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dict[str, object]) -> None:
-    home = registry.install("mine", writer(5)).path.parent
+    home = registry.install("mine", [writer(5)]).path.parent
     facts = msgpack.unpackb((home / INDEX_FILE).read_bytes())
     (home / INDEX_FILE).write_bytes(msgpack.packb({**facts, **change}))
     table = read_ngram_table(home)
@@ -83,19 +57,74 @@ def test_an_index_with_invalid_values_is_a_fault(registry: Registry, change: dic
     assert "run: spd-lsp " in table.fault
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_a_pipe_in_place_of_a_record_is_not_waited_for(registry: Registry) -> None:
-    home = registry.install("mine", writer(5)).path.parent
-    for record in (home / INDEX_FILE, registry.folder / "workspaces.msgpack"):
-        record.unlink(missing_ok=True)
-        os.mkfifo(record)
-    (table,) = registry.tables()
-    assert "cannot be read" in str(table.fault)
-    assert registry.assignments() == Assignments()
+def test_a_table_of_an_older_format_is_refused_with_the_command_that_makes_it_anew(
+    registry: Registry, repo: Path
+) -> None:
+    new = registry.install("mine", [writer(5)], roots=[repo])
+    new.path.write_bytes(MAGIC + b"\4" + bytes(200))
+    table = read_ngram_table(new.path.parent)
+    assert table is not None
+    assert (table.roots, table.recipe) == (new.roots, new.recipe)  # which the command needs
+    assert str(table.fault).endswith("its format 4 is older than 5; run: spd-lsp ngrams rebuild")
 
 
-@pytest.mark.parametrize("name", ["nul", "CON", "aux.old", "com1", "LPT9.x"])
-def test_names_of_windows_devices_are_invalid_on_windows(name: str) -> None:
-    assert is_reserved(name, windows=True)
-    assert not is_reserved(name, windows=False)
-    assert not is_reserved(f"my-{name}", windows=True)
+ROOT = Path("/code/shop")
+
+
+def table(
+    name: str = "shop", *roots: Path, fingerprint: str = "a1b2", fault: str = "", **recipe: Any
+) -> NgramTable:
+    paths = (Path(name, "t.ngt"),)
+    return NgramTable(
+        name=name, paths=paths, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None
+    )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "label"),
+    [
+        ({"model": "starter"}, "starter"),
+        ({"model": "Qwen/Qwen2.5-Coder-0.5B"}, "Qwen2.5-Coder-0.5B"),
+        ({"model": "/models/tiny"}, "tiny"),
+        ({}, "tokenizer a1b2"),
+    ],
+)
+def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> None:
+    assert model_label(table(**recipe)) == label
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "recorded", "expected"),
+    [("a1b2", "starter", False), ("a1b2", "tiny", False), ("ffff", "tiny", False), ("ffff", "starter", True)],
+)
+def test_a_table_belongs_to_another_model_if_tokenizer_and_model_differ(
+    fingerprint: str, recorded: str, expected: bool
+) -> None:
+    assert is_for_another_model(table(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
+
+
+def test_a_table_is_covered_by_those_with_all_its_sources() -> None:
+    other = table("other", ROOT, Path("/code/till"))
+    assert covering_tables([table("all", Path("/code"))], other) == ["all"]
+    assert covering_tables([table("one", ROOT), table("two", Path("/code/till"))], other) == ["one", "two"]
+    assert covering_tables([table("one", ROOT)], other) == []
+    assert covering_tables([table("inner", ROOT / "src")], table("other", ROOT)) == []
+    assert covering_tables([table("broken", ROOT, fault="gone")], table("other", ROOT)) == []
+    assert covering_tables([table("built", ROOT)], table("team")) == []
+    assert covering_tables([table("imported")], table("team")) == ["imported"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "command"),
+    [
+        ({"model": "starter"}, "run: spd-lsp build-ngrams /code/shop '/code/a b' --model '/models/my tiny'"),
+        ({"model": "starter", "language": "go"}, "'/code/a b' --language go --model '/models/my tiny'"),
+        ({"model": "/models/my tiny"}, "run: spd-lsp ngrams rebuild shop --model '/models/my tiny'"),
+        ({}, "run: spd-lsp ngrams rebuild shop --model '/models/my tiny'"),
+        ({"imported": "t.ngt"}, "import one built with /models/my tiny, or run: spd-lsp ngrams remove shop"),
+    ],
+)
+def test_the_suggested_command_can_be_run_as_printed(recipe: dict[str, Any], command: str) -> None:
+    text = mismatch_message(table("shop", ROOT, Path("/code/a b"), **recipe), "/models/my tiny")
+    assert text.startswith("n-gram table shop was built for ")
+    assert text.endswith(command)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.table_file import Table
 from ngram_builders.registry.ngram_table import NgramTable
-from ngram_builders.registry.registry import Registry
-from ngram_builders.table.format import TableSummary
-from ngram_builders.table.reader import Table
+from ngram_builders.registry.registry import FolderChoice, Registry
 from tests.ngram_builders.small_tables import names, probability_after, writer
 
 
@@ -27,19 +25,19 @@ def test_reading_creates_nothing(registry: Registry) -> None:
 
 
 def test_an_installed_table_is_found(registry: Registry, repo: Path) -> None:
-    installed = registry.install("mine", writer(5, 7), roots=[repo], weight=0.5)
+    installed = registry.install("mine", [writer(5, 7)], roots=[repo])
     assert registry.find("mine") == installed
     assert registry.tables() == [installed]
     assert installed.fault is None
-    assert (installed.name, installed.weight, installed.roots) == ("mine", 0.5, (repo.resolve(),))
-    assert (installed.tokens, installed.files, installed.languages) == (3, 1, ("python",))
+    assert (installed.name, installed.roots) == ("mine", (repo.resolve(),))
+    assert (installed.tokens, installed.files, installed.languages) == (4, 1, ("python",))
     assert installed.size == installed.path.stat().st_size
     assert probability_after(Table.open(installed.path, "a1b2"), 5, 7) == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permission bits are POSIX's")
 def test_tables_are_private(registry: Registry) -> None:
-    path = registry.install("mine", writer(5)).path
+    path = registry.install("mine", [writer(5)]).path
     assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
 
 
@@ -48,17 +46,17 @@ def test_a_builds_cache_survives_its_table_until_the_table_is_removed(registry: 
     assert registry.tables() == []
     kept = home / "tokens.sqlite"
     kept.write_bytes(b"ids")
-    registry.install("mine", writer(5))
-    registry.install("mine", writer(6))
+    registry.install("mine", [writer(5)])
+    registry.install("mine", [writer(6)])
     assert kept.read_bytes() == b"ids"
     registry.remove("mine")
     assert not home.exists()
 
 
 def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_counts(registry: Registry) -> None:
-    old = registry.install("mine", writer(5, 7))
+    old = registry.install("mine", [writer(5, 7)])
     reader, before = Table.open(old.path), registry.generation()
-    new = registry.install("mine", writer(5, 8))
+    new = registry.install("mine", [writer(5, 8)])
     assert registry.generation() != before
     assert (probability_after(reader, 5, 7), probability_after(reader, 5, 8)) == (1, 0)
     assert probability_after(Table.open(registry.find("mine").path), 5, 8) == 1
@@ -67,54 +65,30 @@ def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_counts(registry
 
 
 def test_a_failed_rebuild_keeps_the_old_table(registry: Registry) -> None:
-    old = registry.install("mine", writer(5, 7))
+    old = registry.install("mine", [writer(5, 7)])
     before = registry.generation()
 
-    def fail(path: Path) -> TableSummary:
+    def fail(path: Path) -> None:
         path.write_bytes(b"half a table")
         raise UserError("no space")
 
     with pytest.raises(UserError, match="no space"):
-        registry.install("mine", fail)
+        registry.install("mine", [writer(5, 7), fail])
     assert registry.find("mine") == old
     assert registry.generation() == before
     assert sorted(p.name for p in old.path.parent.iterdir()) == sorted(["index.msgpack", old.path.name])
-
-
-def test_a_damaged_new_table_never_becomes_current(registry: Registry) -> None:
-    old = registry.install("mine", writer(5, 7))
-
-    def damage(path: Path) -> TableSummary:
-        summary = writer(5, 8)(path)
-        data = bytearray(path.read_bytes())
-        data[-64] ^= 1
-        path.write_bytes(data)
-        return summary
-
-    with pytest.raises(UserError, match="damaged data"):
-        registry.install("mine", damage)
-    assert registry.find("mine") == old
 
 
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "a/b", "a\\b", "../x", ".hidden", "a b", "a.", "x" * 65, "ä", "a\n", "C:x", "x\x1b[1m"]
 )
 def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name: str) -> None:
-    for call in (lambda: registry.install(name, writer(5)), lambda: registry.find(name)):
+    for call in (lambda: registry.install(name, [writer(5)]), lambda: registry.find(name)):
         with pytest.raises(UserError, match="invalid table name"):
             call()
     with pytest.raises(UserError):
         registry.remove(name)
     assert not registry.folder.exists()
-
-
-@pytest.mark.parametrize("weight", [0.0, -1.0, 1.5, float("nan"), float("inf")])
-def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path, weight: float) -> None:
-    registry.install("mine", writer(5))
-    with pytest.raises(UserError, match="invalid weight"):
-        registry.assign_workspace(repo, [("mine", weight)])
-    with pytest.raises(UserError, match="invalid weight"):
-        registry.install("other", writer(5), weight=weight)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +106,8 @@ def test_weights_outside_zero_to_one_are_refused(registry: Registry, repo: Path,
 def test_a_broken_table_is_listed_with_its_fault_and_not_used(
     registry: Registry, repo: Path, harm: Callable[[NgramTable], object], fault: str
 ) -> None:
-    harm(registry.install("bad", writer(5), roots=[repo]))
-    good = registry.install("good", writer(6), roots=[repo])
+    harm(registry.install("bad", [writer(5)], roots=[repo]))
+    good = registry.install("good", [writer(6)], roots=[repo])
     bad = registry.tables()[0]
     assert bad.name == "bad"
     assert bad.fault is not None
@@ -141,52 +115,51 @@ def test_a_broken_table_is_listed_with_its_fault_and_not_used(
     assert "run: spd-lsp " in bad.fault
     assert registry.find("bad").fault == bad.fault
     assert registry.tables_for(repo / "a.py", "python") == [(good, 0.7)]
-    assert registry.install("bad", writer(5), roots=[repo]).fault is None
+    assert registry.install("bad", [writer(5)], roots=[repo]).fault is None
     registry.remove("bad")
     assert registry.tables() == [good]
 
 
 def test_a_table_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
-    registry.install("mine", writer(5), overwrite=False)
+    registry.install("mine", [writer(5)], overwrite=False)
     with pytest.raises(UserError, match="an n-gram table named mine exists"):
-        registry.install("mine", writer(6), overwrite=False)
+        registry.install("mine", [writer(6)], overwrite=False)
     assert probability_after(Table.open(registry.find("mine").path), 5, 0) == 1
 
 
 def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its build would make it a second time."""
     monkeypatch.setattr("ngram_builders.registry.registry._BUSY_TIMEOUT", 0)
-    registry.install("mine", writer(5))
+    registry.install("mine", [writer(5)])
     with registry.lock_for_build("mine"):
         with pytest.raises(UserError, match="mine is being built; try again when that is done"):
             registry.remove("mine")
-        registry.install("mine", writer(6))
+        registry.install("mine", [writer(6)])
     assert [table.name for table in registry.tables()] == ["mine"]
     registry.remove("mine")
     assert registry.tables() == []
 
 
-def test_builds_of_one_table_take_turns(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngram_builders.registry.registry.BUILD_LOCK_TIMEOUT", 0)
+def test_builds_of_one_table_take_turns(registry: Registry) -> None:
     with registry.lock_for_build("mine") as home:
-        with pytest.raises(UserError, match="another process holds"), registry.lock_for_build("mine"):
+        with pytest.raises(UserError, match="mine is being built"), registry.lock_for_build("mine", timeout=0):
             pass
         with registry.lock_for_build("other"):
             pass
-        assert registry.install("mine", writer(5)).path.parent == home
+        assert registry.install("mine", [writer(5)]).path.parent == home
     with registry.lock_for_build("mine"):
         pass
 
 
 def test_removing_a_table_removes_its_assignments(registry: Registry, repo: Path) -> None:
-    home = registry.install("mine", writer(5), roots=[repo]).path.parent
-    registry.install("other", writer(6))
+    home = registry.install("mine", [writer(5)], roots=[repo]).path.parent
+    registry.install("other", [writer(6)])
     registry.assign_workspace(repo, [("mine", 0.5), ("other", 0.5)])
     registry.remove("mine")
     assert not home.exists()
     assert [table.name for table in registry.tables()] == ["other"]
     assert names(registry.tables_for(repo / "a.py", None)) == [("other", 0.5)]
-    registry.install("mine", writer(5), roots=[repo])
+    registry.install("mine", [writer(5)], roots=[repo])
     assert names(registry.tables_for(repo / "a.py", None)) == [("other", 0.5)]
     with pytest.raises(UserError, match="named 'gone'"):
         registry.remove("gone")
@@ -195,9 +168,9 @@ def test_removing_a_table_removes_its_assignments(registry: Registry, repo: Path
 def test_the_generation_changes_with_every_change_and_only_then(registry: Registry, repo: Path) -> None:
     seen = [registry.generation()]
     for change in (
-        lambda: registry.install("mine", writer(5), roots=[repo]),
-        lambda: registry.install("mine", writer(5), roots=[repo]),
-        lambda: registry.install("other", writer(6)),
+        lambda: registry.install("mine", [writer(5)], roots=[repo]),
+        lambda: registry.install("mine", [writer(5)], roots=[repo]),
+        lambda: registry.install("other", [writer(6)]),
         lambda: registry.assign_workspace(repo, [("mine", 0.5)]),
         lambda: registry.assign_workspace(repo, [("mine", 0.6)]),
         lambda: registry.remove("mine"),
@@ -212,29 +185,44 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
 
 
 def test_unknown_files_in_the_folder_are_harmless(registry: Registry) -> None:
-    good = registry.install("good", writer(5))
+    good = registry.install("good", [writer(5)])
     (registry.folder / "a file").write_text("x")
     (registry.folder / "empty").mkdir()
     (registry.folder / ".hidden").mkdir()
     assert registry.tables() == [good]
 
 
-def test_concurrent_installs_in_threads_leave_one_valid_table(registry: Registry) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda token: registry.install("mine", writer(token)), range(1, 13)))
-    table = registry.find("mine")
-    assert table.fault is None
-    Table.open(table.path).verify()
-    assert sorted(path.name for path in table.path.parent.iterdir()) == ["index.msgpack", table.path.name]
-
-
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
     (tmp_path / "data").write_text("a file in place of the folder")
     registry = Registry(tmp_path / "data" / "ngrams")
-    for call in (lambda: registry.install("mine", writer(5)), lambda: registry.assign_workspace(repo, [])):
+    for call in (lambda: registry.install("mine", [writer(5)]), lambda: registry.assign_workspace(repo, [])):
         with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
             call()
     assert registry.tables() == []
-    assert registry.prune() == ([], [])
-    assert "it is a file; make it a folder that you can read" in (registry.fault() or "")
+    assert "not a directory; make it a folder that you can read" in (registry.fault() or "")
     assert Registry(tmp_path / "none").fault() is None
+
+
+def test_a_build_deletes_what_earlier_ones_left(registry: Registry) -> None:
+    table = registry.install("mine", [writer(5)])
+    half = table.path.with_name(".table.0a1b.tmp")
+    half.write_bytes(b"half")
+    registry.install("mine", [writer(6)])
+    assert half.exists(), "a build may be writing it"
+    assert not table.path.exists()
+    with registry.lock_for_build("mine"):
+        assert not half.exists()
+
+
+def test_what_was_decided_about_folders_is_remembered_and_a_damaged_record_replaced(registry: Registry) -> None:
+    odd, shop = Path("/code/caf\udce9"), Path("/code/shop")
+    registry.choose_folder(odd, FolderChoice.INDEXED)
+    registry.choose_folder(shop, FolderChoice.INDEXED)
+    registry.choose_folder(odd, FolderChoice.EXCLUDED)
+    assert registry.folder_choices() == {odd: FolderChoice.EXCLUDED, shop: FolderChoice.INDEXED}
+    record = registry.folder / "folders.msgpack"
+    for damage in (b"", b"\xc1", b"\x90", record.read_bytes()[:-3], b"\x81\xa1a\xa1b"):
+        record.write_bytes(damage)
+        assert registry.folder_choices() == {}
+    registry.choose_folder(shop, FolderChoice.INDEXED)
+    assert registry.folder_choices() == {shop: FolderChoice.INDEXED}

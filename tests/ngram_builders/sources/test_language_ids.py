@@ -6,28 +6,16 @@ from pathlib import PurePath
 
 import pytest
 
-from ngram_builders.sources.language_ids import closest_language, language_of, related_languages
+from ngram_builders.sources.language_ids import language_of, related_languages
 
 
 @pytest.mark.parametrize(
     ("name", "language"),
-    [
-        ("a.py", "python"),
-        ("a.TSX", "typescriptreact"),
-        ("a.cs", "csharp"),
-        ("a.sh", "shellscript"),
-        ("Makefile", "makefile"),
-        ("unit/type/list.tcl", "tcl"),
-        ("solve.F90", "fortran"),
-        ("top.sv", "systemverilog"),
-        ("rules.mk", "makefile"),
-        ("FindZLIB.cmake", "cmake"),
-        ("meson.build", "meson"),
-        ("README.md", None),
-        ("a.json", None),
-        ("noextension", None),
-    ],
-)
+    [("a.py", "python"), ("a.TSX", "typescriptreact"), ("a.cs", "csharp"), ("a.sh", "shellscript"),
+     ("Makefile", "makefile"), ("unit/type/list.tcl", "tcl"), ("solve.F90", "fortran"),
+     ("top.sv", "systemverilog"), ("rules.mk", "makefile"), ("FindZLIB.cmake", "cmake"),
+     ("meson.build", "meson"), ("README.md", None), ("a.json", None), ("noextension", None)],
+)  # fmt: skip
 def test_language_ids_are_those_of_lsp(name: str, language: str | None) -> None:
     assert language_of(PurePath("folder") / name) == language
 
@@ -38,20 +26,3 @@ def test_relations_between_languages_are_mutual() -> None:
     assert "fortran" in related_languages("FortranFreeForm")  # as VS Code calls it
     assert "makefile" in related_languages("make")  # as Vim does
     assert related_languages("python") == {"python"}
-
-
-@pytest.mark.parametrize(
-    ("language", "served_by"),
-    [
-        ("python", "python"),
-        ("c", "c"),
-        ("cuda-cpp", "cpp"),
-        ("javascript", "typescript"),
-        ("ruby", None),
-        (None, None),
-    ],
-)
-def test_a_language_is_served_by_itself_or_by_one_that_shares_its_code(
-    language: str | None, served_by: str | None
-) -> None:
-    assert closest_language(language, {"python", "c", "cpp", "typescript"}) == served_by

@@ -56,12 +56,9 @@ def test_a_users_list_adds_and_removes_patterns_for_builds_and_editors(own: Path
     for name in ("clients_eu.py", "internal/keys.py", "credentials.py", "main.py", ".aws/tool.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x = 1\n", encoding="utf-8")
-    assert [path.name for path in survey(root).paths] == ["credentials.py", "main.py"]
-    assert (
-        skip_reason(root / "internal" / "keys.py", root)
-        == skip_reason(root / ".aws" / "tool.py", root)
-        == "secret"
-    )
+    assert [Path(file.path).name for file in survey(root).files] == ["credentials.py", "main.py"]
+    for name in ("internal/keys.py", ".aws/tool.py"):
+        assert skip_reason(root / name, root) == "secret"
     assert may_hold_secrets((root / "clients_eu.py").as_uri())
     assert not may_hold_secrets((root / "credentials.py").as_uri())
 

@@ -61,9 +61,8 @@ end
 
 local function describe(model)
   local kind = model.path and "here" or ("to be downloaded, " .. model.licence)
-  local time = type(model.milliseconds) == "number" and (", %.2f s a completion"):format(model.milliseconds / 1000) or ""
   local size = model.bytes and (" %.2f GB"):format(model.bytes / 1e9) or ""
-  return ("%s (%s%s%s)"):format(model.name, kind, size, time)
+  return ("%s (%s%s)"):format(model.name, kind, size)
 end
 
 --- List the models; the chosen one is fetched if necessary, and used. `name`: of one that is not asked for.

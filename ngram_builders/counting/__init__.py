@@ -1,1 +1,0 @@
-"""Documents to sorted runs of n-gram counts."""

@@ -1,1 +1,0 @@
-"""A count spread over processes and machines."""

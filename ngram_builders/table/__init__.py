@@ -1,1 +1,0 @@
-"""The table file: written, opened, queried."""

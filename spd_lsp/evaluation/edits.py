@@ -1,0 +1,244 @@
+"""Next edits on git history: commits are made again, change by change, and what is then proposed is judged.
+
+In: repositories with git history. Out: precision, recall and silence. The files of a commit are open; their
+changes are made from top to bottom. Git only lists and prints stored objects, so that nothing that a repository's
+configuration names is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import combinations
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from ngram_builders.errors import UserError
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
+from spd_lsp.edits.edit import tokenize
+from spd_lsp.edits.session import Session
+from spd_lsp.evaluation.bootstrap import mean_intervals
+
+_LANGUAGES = ("python", "typescript", "typescriptreact", "javascript", "go")
+_MAX_FILE = 100_000  # bytes
+_MAX_FILES = 9  # of a commit; more are changed by programs
+_MAX_BLOCK = 40  # lines that were replaced as one
+_MAX_STEPS = 80  # of a file; more were not made by hand
+_ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
+_COMMIT = "commit"
+_GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
+
+
+class Hunk(NamedTuple):
+    """What is replaced at an offset of the text before."""
+
+    start: int
+    old: str
+    new: str
+
+
+_Step = tuple[Hunk, ...]  # made at once: what changes within a line, or whole lines
+
+
+@dataclass(slots=True)
+class File:
+    """A file while it is changed."""
+
+    name: str
+    text: str
+    steps: list[_Step]  # that are not made yet, from top to bottom
+    shift: int = 0  # of their offsets by those that are
+
+    def after(self, hunks: Sequence[Hunk]) -> str:
+        """The text with some changes of the next steps, too."""
+        text = self.text
+        for hunk in reversed(hunks):
+            at = hunk.start + self.shift
+            text = text[:at] + hunk.new + text[at + len(hunk.old) :]
+        return text
+
+    def make(self, step: _Step) -> None:
+        """Make the next step."""
+        self.text = self.after(step)
+        self.shift += sum(len(hunk.new) - len(hunk.old) for hunk in step)
+
+    def wants(self, start: int, changed: str) -> bool:
+        """Whether a text with one place changed has what the author made of that line, or some of it."""
+        for step in self.steps:
+            at = step[0].start + self.shift
+            if _line(self.text, at)[0] == _line(self.text, start)[0] and _is_within_line(step):
+                for first, last in combinations(range(len(step) + 1), 2):
+                    if _line(self.after(step[first:last]), at) == _line(changed, at):
+                        return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was proposed after a change."""
+
+    repo: str
+    file: str
+    made: int  # changes like it, itself included; 0 after whole lines, blanks or brackets
+    left: int  # changes like it that the author made afterwards
+    right: list[bool] = field(default_factory=list)  # of each proposal, best first
+
+
+def replay(repo: Path, most: int) -> Iterator[Moment]:
+    """The moments of the newest commits of a repository."""
+    for commit in _read_commits(repo, most):
+        files = [file for path, *names in commit if (file := _file(repo, path, *names)).steps]
+        if len(files) <= _MAX_FILES:
+            yield from _replay(str(repo), files)
+
+
+def _replay(repo: str, files: Sequence[File]) -> Iterator[Moment]:
+    session = Session()
+    made: list[set[tuple[str, str]]] = []
+    session.see({file.name: file.text for file in files})
+    for file in files:
+        while file.steps:
+            step = file.steps.pop(0)
+            file.make(step)
+            session.see({one.name: one.text for one in files})
+            keys = _keys(step)
+            left = sum(bool(keys & _keys(one)) for other in files for one in other.steps)
+            made.append(keys)
+            moment = Moment(repo, file.name, sum(bool(keys & one) for one in made), left)
+            for start, end, text in session.proposals():
+                moment.right.append(file.wants(start, file.text[:start] + text + file.text[end:]))
+            yield moment
+
+
+def _language(path: str) -> str:
+    """The language of a file that is looked at, else an empty string."""
+    language = LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:], "")
+    return language if language in _LANGUAGES and not _GENERATED.search(path) else ""
+
+
+def _read_commits(repo: Path, most: int) -> list[list[tuple[str, str, str]]]:
+    """The files that each commit changes, with the names of their texts before and after; newest first."""
+    listed = ("--raw", "--no-abbrev", "--no-renames", "--diff-filter=M", "--no-show-signature")
+    # Those that change no such file do not count.
+    paths = [f":(glob)**/*.{end}" for end, language in LANGUAGE_BY_EXTENSION.items() if language in _LANGUAGES]
+    arguments = (f"--max-count={most}", "--no-merges", f"--format=tformat:{_COMMIT}", *listed, "--", *paths)
+    commits: list[list[tuple[str, str, str]]] = []
+    for line in _git(repo, "log", *arguments).decode("utf-8", "replace").splitlines():
+        fields, _, path = line.partition("\t")
+        if line.startswith(_COMMIT):
+            commits.append([])
+        elif _language(path):
+            _, _, before, after, *_ = fields.split()
+            commits[-1].append((path, before, after))
+    return commits
+
+
+def _file(repo: Path, path: str, *names: str) -> File:
+    """A file before a commit, without any step if there are more than a person makes."""
+    before, after = (_read_blob(repo, name) for name in names)
+    steps = list(_steps(before, after)) if before and after else []
+    return File(path, before, steps if len(steps) <= _MAX_STEPS else [])
+
+
+def _git(repo: Path, *arguments: str) -> bytes:
+    """What git prints."""
+    command = ["git", "-C", str(repo), "-c", "core.fsmonitor=false", "--no-pager", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, **_ENVIRONMENT})
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"{repo} has no git history that can be read; name the folder of a clone") from error
+    return done.stdout
+
+
+def _read_blob(repo: Path, name: str) -> str:
+    """The text of a stored file; empty if it is large or no text."""
+    data = _git(repo, "cat-file", "blob", name)
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return "" if len(data) >= _MAX_FILE or "\ufffd" in text else text
+
+
+def _steps(before: str, after: str) -> Iterator[_Step]:
+    """The changes from top to bottom: those within a line at once; inserted and deleted lines one by one."""
+    olds, news = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    starts = [0]
+    for line in olds:
+        starts.append(starts[-1] + len(line))
+    for tag, i, end_i, j, end_j in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        hunks = [Hunk(starts[n], olds[n], "") for n in range(i, end_i)]
+        hunks += [Hunk(starts[end_i], "", line) for line in news[j:end_j]]
+        if tag == "replace" and max(end_i - i, end_j - j) <= _MAX_BLOCK:
+            hunks = list(_token_hunks(starts[i], "".join(olds[i:end_i]), "".join(news[j:end_j])))
+        step: list[Hunk] = []
+        for hunk in hunks:
+            if step and not (_is_within_line([*step, hunk]) and "\n" not in before[step[0].start : hunk.start]):
+                yield tuple(step)
+                step = []
+            step.append(hunk)
+        if step:
+            yield tuple(step)
+
+
+def _token_hunks(start: int, old: str, new: str) -> Iterator[Hunk]:
+    """The changes of tokens between two texts."""
+    olds, news = tokenize(old), tokenize(new)
+    at = [start]
+    for token in olds:
+        at.append(at[-1] + len(token))
+    for tag, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield Hunk(at[a], "".join(olds[a:b]), "".join(news[c:d]))
+
+
+def _is_within_line(hunks: Sequence[Hunk]) -> bool:
+    return not any("\n" in hunk.old + hunk.new for hunk in hunks)
+
+
+def _keys(step: _Step) -> set[tuple[str, str]]:
+    """What changes within lines that are alike share; nothing if only blanks or brackets change."""
+    hunks = [hunk for hunk in step if _is_within_line(step) and re.search(r"\w", hunk.old + hunk.new)]
+    return {key for hunk in hunks for key in ((hunk.old, hunk.new), _general(hunk))}
+
+
+def _general(hunk: Hunk) -> tuple[str, str]:
+    """A change without the words that it keeps."""
+    olds, news = tokenize(hunk.old), tokenize(hunk.new)
+    kept = {
+        word: f"\0{n}" for n, word in enumerate(dict.fromkeys(w for w in olds if w in news and w.isidentifier()))
+    }
+    return "".join(kept.get(word, word) for word in olds), "".join(kept.get(word, word) for word in news)
+
+
+def _line(text: str, at: int) -> tuple[int, str]:
+    """Where the line of an offset starts, and the line."""
+    start = text.rfind("\n", 0, at) + 1
+    return start, text[start : text.find("\n", start) % (len(text) + 1)]
+
+
+def describe_edits(repos: Sequence[Path], commits: int) -> Iterator[str]:
+    """What is measured on the newest commits of repositories, as lines with 95 % intervals."""
+    moments = [moment for repo in repos for moment in replay(repo, commits)]
+    shown = [one for one in moments if one.right]
+    yield _share("first proposals right", [(one, one.right[0]) for one in shown])
+    yield _share("all proposals right", [(one, right) for one in shown for right in one.right])
+    repeated = [one for one in moments if one.left]
+    yield _share("recall after changes that are repeated", [(one, one.right[:1] == [True]) for one in repeated])
+    again = [one for one in repeated if one.made > 1]
+    yield _share("recall after two like ones or more", [(one, one.right[:1] == [True]) for one in again])
+    others = [one for one in moments if not one.left]
+    yield _share("silent after other changes", [(one, not one.right) for one in others])
+    yield _share("silent after other changes within lines", [(one, not one.right) for one in others if one.made])
+
+
+def _share(name: str, cases: Sequence[tuple[Moment, bool]]) -> str:
+    """The share of cases that are true."""
+    if not cases:
+        return f"{name}: no cases"
+    groups = [(moment.repo, moment.file) for moment, _ in cases]
+    [interval] = mean_intervals([[float(value)] for _, value in cases], groups)
+    return f"{name}: {interval:.3f}, {len(cases)} cases"

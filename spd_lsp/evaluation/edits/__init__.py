@@ -1,1 +1,0 @@
-"""How good next edits are, on the history of repositories."""

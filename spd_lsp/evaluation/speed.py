@@ -1,0 +1,102 @@
+"""What a token of k drafts costs, by decoder, on one model in one run.
+
+Each decoder continues the same prompt, which is in the cache. Superposed and best-first drafts look up n-grams, of
+this package's own code; the others do not, and so are at their fastest.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from statistics import quantiles
+
+from ngram_builders.index.query import Signed
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
+from ngram_builders.token_space import with_boundaries
+from spd_lsp.command_options import print_status
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingRequest
+from spd_lsp.evaluation.decoders import DECODERS
+from spd_lsp.evaluation.tables import markdown_table
+from spd_lsp.models.base import Engine
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.load import load
+from spd_lsp.ngrams.mixture import Mixture
+from spd_lsp.output.progress import ReportProgress
+from spd_lsp.settings import Settings
+
+_PROMPT = 512  # tokens
+_TOKENS = 16  # of a draft
+_HISTORY = 16  # tokens before the drafts that n-grams can reach back to
+_WITH_NGRAMS = ("superposed", "best-first")
+_BATCHED = ("nucleus", "beam")  # from two drafts on: one row of theirs is greedy
+_CODE = Path(__file__).parents[1] / "completion"  # is continued, and counted
+
+
+Key = tuple[str, int]  # a decoder's name and its number of drafts
+Timing = tuple[float, int, int]  # milliseconds a token of all drafts, passes, positions read after the prompt
+
+
+def run_rounds(
+    model: str, device: str, ks: Sequence[int], repeat: int, report: ReportProgress
+) -> dict[Key, list[Timing]]:
+    """Run every decoder once a round, in an order that changes, so that disturbances hit all alike."""
+    folder = locate(model, print_status)
+    tokens = ModelTokenizer(folder)
+    engine = load(folder, device, print_status)
+    prompt = tokens.encode((_CODE / "completer.py").read_text(encoding="utf-8"))[-_PROMPT:]
+    ngrams = _own_ngrams(tokens)
+    keys: list[Key] = [("greedy", 1)]
+    keys += [(name, k) for k in ks for name in (*_WITH_NGRAMS, *_BATCHED) if k > 1 or name not in _BATCHED]
+    runs: dict[Key, list[Timing]] = {key: [] for key in keys}
+    for number in range(repeat + 1):
+        for key in Random(number).sample(keys, len(keys)):
+            timing = _run(engine, prompt, ngrams, *key)
+            if number:  # the first round warms up
+                runs[key].append(timing)
+        report("rounds", number, repeat)
+    return runs
+
+
+def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: int) -> Timing:
+    """Write k drafts of full length after a prompt that is in the cache."""
+    # On a CPU, other processes cannot take processor time; on a GPU the wall clock decides.
+    clock = time.process_time if str(engine.device).startswith("cpu") else time.perf_counter
+    mixture = ngrams if name in _WITH_NGRAMS else None
+    start = DecodingRequest(prompt, lambda ids: False, prompt[-_HISTORY:], mixture)
+    engine.prefill(prompt)
+    began = clock()
+    drafts = DECODERS[name](engine, start, Settings(drafts=k, max_tokens=_TOKENS), lambda: None)
+    return 1000 * (clock() - began) / _TOKENS, drafts.passes, drafts.rows
+
+
+def _own_ngrams(tokens: ModelTokenizer) -> Mixture:
+    """N-grams of this package's own code."""
+    encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sorted(_CODE.glob("*.py"))])
+    streams = [with_boundaries(ids, tokens.end_of_text) for ids in encoded]
+    return Mixture([[Signed(build_suffix_array(streams))]], [DEFAULT_WEIGHT])
+
+
+def speed_report(runs: dict[Key, list[Timing]], model: str) -> str:
+    """A row for each decoder and number of drafts; ratios are taken within rounds."""
+    greedy = [ms for ms, _, _ in runs["greedy", 1]]
+    rows = [["decoder", "drafts", "ms a token of all drafts", "times greedy", "passes", "rows"]]
+    for (name, k), timings in runs.items():
+        own = [ms for ms, _, _ in timings]
+        ratios = [ms / one for ms, one in zip(own, greedy, strict=True)]
+        rows.append([name, f"{k}", spread(own), spread(ratios), *map(str, timings[0][1:])])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return (
+        f"{model}, {_TOKENS} tokens a draft, {len(greedy)} rounds: medians with quartiles.\n\n"
+        f"{markdown_table(rows)}\n\nPeak memory: {peak:,.0f} MiB."
+    )
+
+
+def spread(values: Sequence[float]) -> str:
+    """A median and its quartiles. Example: 1, 2, 3, 4, 5 -> `3.00 (2.00 to 4.00)`"""
+    low, median, high = quantiles(values, n=4, method="inclusive")
+    return f"{median:.2f} ({low:.2f} to {high:.2f})"

@@ -1,0 +1,36 @@
+"""Tables of results in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from spd_lsp.evaluation.bootstrap import Interval
+
+_NUMBER = re.compile(r"\**[-+]?\d")
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the first row is its head, numbers are aligned right."""
+    head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    columns = [[row[at] for row in body] for at in range(len(head))]
+    rule = ["--:" if at and _is_numeric(column) else "---" for at, column in enumerate(columns)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether all cells of a column that are not empty hold numbers."""
+    return any(cells) and all(_NUMBER.match(cell) or cell == "" for cell in cells)
+
+
+def percent(value: Interval) -> str:
+    """Example: `24.5 (20.1 to 28.9)`."""
+    return f"{100 * value.mean:.1f} ({100 * value.low:.1f} to {100 * value.high:.1f})"
+
+
+def points(value: Interval | None) -> str:
+    """Format a difference in percentage points, bold if its interval excludes zero."""
+    if value is None:
+        return ""
+    text = f"{100 * value.mean:+.1f} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
+    return f"**{text}**" if value.low > 0 or value.high < 0 else text

@@ -1,0 +1,208 @@
+"""The one thread that uses a completer, which therefore needs no locks.
+
+In: work from the event loop, and the open documents. Out: results. Between requests it indexes, in slices: a
+request waits for one at most. Knows neither LSP nor HTTP, whose servers use it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from spd_lsp.completion.typed_along import CompletionRequest
+from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.output.safe_logging import safe_traceback
+from spd_lsp.settings import Settings
+
+if TYPE_CHECKING:
+    from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.offer import CompletionResult
+
+_SLICE_SECONDS = 0.005  # longest that a request waits for idle work
+_PAUSE_SECONDS = 0.003  # between two slices
+_LOOK_SECONDS = 1.0  # between two looks for work, where nobody says that there is some
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Cancelled(Exception):
+    """Raised in the thread by work whose result nobody wants any more."""
+
+
+class CancellationToken:
+    """Set on the event loop, polled in the thread."""
+
+    def __init__(self) -> None:
+        self.has_begun = False  # the work, so that cancelling it wastes some
+        self.is_cancelled = False
+        self.typed = ""  # at the cursor since the work began
+
+    def check(self) -> None:
+        """Raise Cancelled once nobody wants the result. Cheap enough to call for every token."""
+        self.has_begun = True
+        if self.is_cancelled:
+            raise Cancelled
+
+    def check_typed(self, fits: Callable[[str], bool]) -> None:
+        """Raise Cancelled if what was typed since does not fit what the work has found so far."""
+        if self.typed and not fits(self.typed):
+            raise Cancelled
+
+
+class Worker:
+    """A thread, and its completer once that is loaded."""
+
+    def __init__(self, completer: Completer | None = None) -> None:
+        self.completer = completer
+        self.opened: Mapping[str, OpenDocument] = {}  # the documents to count, replaced as they change
+        self._counted: Mapping[str, OpenDocument] = {}  # as the completer knows them
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
+        self._wanted = 0  # works whose results are waited for
+        self._idle: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()  # since the last slice began, which may have looked for work before
+
+    # On the event loop:
+
+    async def run(self, work: Callable[[], Result], token: CancellationToken | None = None) -> Result:
+        """What `work` returns in the thread; its token, if it has one, is cancelled once nobody waits."""
+        self._wanted += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._wanted -= 1
+            if token is not None:
+                token.is_cancelled = True
+
+    def submit(self, work: Callable[..., object], *arguments: object) -> None:
+        """Have the thread do something that nobody waits for."""
+        self._thread.submit(work, *arguments)
+
+    def wake(self) -> None:
+        """Look for idle work soon, and from now on every second: other programs change files and tables, too."""
+        self._woken.set()
+        if self._idle is None or self._idle.done():
+            self._idle = asyncio.ensure_future(self._work_while_idle())
+
+    def close(self) -> None:
+        """Begin no more work, and let go of the completer."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.completer = None
+
+    async def _work_while_idle(self) -> None:
+        more = False
+        while True:
+            if not more:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            if self._wanted:
+                more = True
+            else:
+                self._woken.clear()
+                more = await asyncio.get_running_loop().run_in_executor(self._thread, self._run_slice)
+
+    # In the thread:
+
+    def _run_slice(self) -> bool:
+        """Index what changed for a moment; whether there is more to do. A failure ends it until the next look."""
+        try:
+            self._update_index()
+            return self.completer is not None and self.completer.run_idle_work(_SLICE_SECONDS)
+        except Exception as error:
+            log.error("idle work failed: %s", safe_traceback(error))
+            return False
+
+    def use(self, completer: Completer | None) -> None:
+        """Complete with another completer, which has to be told of all documents, or with none."""
+        self.completer = completer
+        self._counted = {}
+
+    def apply_settings(self, settings: Settings) -> None:
+        """Complete with these settings from now on; model and tables stay."""
+        if self.completer is not None:
+            self.completer.apply_settings(settings)
+
+    def update_files(self, files: Sequence[Path]) -> None:
+        """Count files as they are on the disk now."""
+        if self.completer is not None:
+            self.completer.update_files(files)
+
+    def complete(self, request: CompletionRequest, token: CancellationToken) -> CompletionResult | None:
+        """Answer a request, if there is a model."""
+        token.check()
+        if (completer := self.completer) is None:
+            return None
+        self._update_index(request.uri)
+        result = completer.complete(
+            request.source,
+            request.cursor,
+            request.language,
+            request.path,
+            name=request.uri,
+            explicit=request.explicit,
+            check=token.check,
+            check_typed=token.check_typed,
+        )
+        prompt = result.prompt_tokens, result.read_tokens
+        sizes = len(result.completions), result.passes, *prompt, result.seconds * 1000
+        log.info("completion: %d drafts, %d passes, %d prompt tokens, %d of them read, %.0f ms", *sizes)
+        return result
+
+    def complete_ahead(
+        self, shown: CompletionRequest, request: CompletionRequest, token: CancellationToken
+    ) -> CompletionResult | None:
+        """Answer a request that follows if something that is shown is accepted, and change nothing by that."""
+        token.check()
+        try:
+            return self.complete(request, token)
+        finally:
+            if self.completer is not None:
+                self.completer.resume(_document(shown), shown.cursor)
+
+    def write_block(
+        self, request: CompletionRequest, result: CompletionResult, token: CancellationToken
+    ) -> CompletionResult:
+        """Write the first completion of a result on to the end of the block that it opens."""
+        token.check()
+        if (completer := self.completer) is None:
+            return result
+        self._update_index(request.uri)
+        place = request.source, request.cursor, request.language, request.path
+        longer = completer.write_block(*place, result, name=request.uri, check=token.check)
+        log.info("block: %d passes", longer.passes - result.passes)
+        return longer
+
+    def prefetch(self, request: CompletionRequest, token: CancellationToken) -> None:
+        """Have the model read the prompt of a request that may follow."""
+        token.check()
+        if (completer := self.completer) is not None:
+            self._update_index()
+            count = completer.prefetch(_document(request), request.cursor, token.check)
+            log.info("prefetch: %d prompt tokens read", count)
+
+    def _update_index(self, active: str = "") -> None:
+        """Count the open documents as they are now, but for the active one, which its request counts."""
+        opened, known = self.opened, self._counted
+        if self.completer is None or opened is known:
+            return
+        closed = {name: DocumentChange(None, saved=False) for name in known.keys() - opened.keys()}
+        changed = {
+            name: DocumentChange(document, saved=False)
+            for name, document in opened.items()
+            if name not in known or known[name] != document
+        }
+        self._counted = opened
+        self.completer.update_documents(closed | changed, active)
+
+
+def _document(request: CompletionRequest) -> OpenDocument:
+    return OpenDocument(request.uri, request.path, request.language, request.source)

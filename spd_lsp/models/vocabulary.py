@@ -1,0 +1,187 @@
+"""The tokens of a model, whoever cuts text into them: llama.cpp, or `tokenizers` for a tokenizer.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from ngram_builders.errors import UserError
+
+_END_OF_TEXT = (
+    *("<|endoftext|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>", "<|end_of_text|>", "<|im_end|>"),
+    "<[end▁of▁sentence]>",
+)
+_MARK = re.compile(r"▁?(?:<.+>|\[.+\])", re.DOTALL)  # other added tokens are text, such as runs of blanks
+_TAG = re.compile(
+    r"</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|[bius]|sub|sup|code)>"
+)  # of HTML, which is text, too: Gemma has a token for each
+# What code is made of, and what vocabularies cut in different ways.
+_CUTTING_PROBE = '''def naïve_sum(items: list[int], *, start=0x1F) -> "int":
+\t"""It's the sum; we'll add 1234567890 to 3.14159e-10, don't WE'RE…"""
+    total = start  # größer als €100, 中文字符, 日本語 한국어 русский язык 🙂👍🏽
+
+    for i,x in enumerate(items):\r\n        if x>=10 and not(x%2==0):   total+=x**2;
+            print(f"{i:>5}\\t{x!r}", file=sys.stderr)\n\n\n\n    return total
+<div class="a-b">&nbsp;</div>  \n  x = {'a':[1,22,333,4444]}  // ../path_to/file.cpp::std::vector<int>&&
+SELECT * FROM t WHERE a<>'b' AND c LIKE '%_d';\n\n\t\t}\n});\n#include <stdio.h>\n!?!?...---===>>><<<@@@###$$$
+'''
+
+
+class Vocabulary(ABC):
+    """Text to ids, and the bytes of each id."""
+
+    pieces: list[bytes]  # the bytes of each id; marks have none
+    marks: Mapping[str, int]  # the tokens that mark something and are not text, by name
+    opening: list[int]  # what the model was trained to read before every text, such as a begin-of-text token
+    config: Mapping[str, Any]  # what a config.json says of the model, and its `name`
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without marks: what looks like one in source code is characters."""
+
+    @abstractmethod
+    def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The ids of many texts, cut on all cores."""
+
+    @abstractmethod
+    def named(self) -> list[tuple[str, int]]:
+        """The names of all tokens, in the order of their ids."""
+
+    @cached_property
+    def end_of_text(self) -> int:
+        """The id that ends a document: that of a name which means it, or the one of the configuration."""
+        if name := next((name for name in _END_OF_TEXT if name in self.marks), None):
+            return self.marks[name]
+        configured = self.config.get("eos_token_id")
+        first = next(iter(configured), None) if isinstance(configured, list) else configured
+        if isinstance(first, int) and first in self.marks.values():
+            return first
+        raise UserError(
+            f"expected a tokenizer with an end-of-text token (one of {', '.join(_END_OF_TEXT)}), found none; "
+            "name another model with --model"
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
+        names = self.named()
+        if not _is_byte_level([name for name, _ in names]):  # runs of blanks have either name
+            names = [(name.replace(" ", "▁"), i) for name, i in names]
+        content = json.dumps([names, self.encode(_CUTTING_PROBE)]).encode()
+        return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _is_byte_level(names: Sequence[str]) -> bool:
+    """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
+    return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
+
+
+class JsonVocabulary(Vocabulary):
+    """The vocabulary in a `tokenizer.json`, as Hugging Face folders have it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        # Source code that mentions <|endoftext|> means the characters, not the end of the text.
+        self.tokenizer.encode_special_tokens = True
+        self.marks = _separate_marks(self.tokenizer)
+        self.pieces = self._pieces()
+        self.opening = list(self.tokenizer.encode("", add_special_tokens=True).ids)
+        self.config = _read_config(folder)
+
+    def encode(self, text: str) -> list[int]:
+        """As in `Vocabulary`."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """As in `Vocabulary`."""
+        for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
+            yield list(encoding.ids)
+
+    def named(self) -> list[tuple[str, int]]:
+        """As in `Vocabulary`."""
+        return sorted(self.tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+
+    def _pieces(self) -> list[bytes]:
+        """The bytes of each id; vocabularies may have holes."""
+        named = {i: name for name, i in self.named()}
+        names = [named.get(i, "") for i in range(max(named, default=-1) + 1)]
+        read = byte_level_piece if _is_byte_level(names) else _sentencepiece_piece
+        marks = set(self.marks.values())
+        pieces = [b"" if i in marks else read(name) for i, name in enumerate(names)]
+        for i in self.tokenizer.get_added_tokens_decoder().keys() - marks:
+            pieces[i] = _sentencepiece_piece(names[i]) if read is _sentencepiece_piece else names[i].encode()
+        return pieces
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    if not path.is_file():
+        raise UserError(
+            f"expected tokenizer.json in {path.parent}, found none; save the model with a fast tokenizer "
+            "(`AutoTokenizer.from_pretrained(...).save_pretrained(...)`) and try again"
+        )
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the tokenizers library raises bare Exception for every fault of the file
+        raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """A model's config.json and its name; only that if none can be read, which those report who open the model.
+
+    The name is the folder's, or the repository's in Hugging Face's store.
+    """
+    name = folder.parents[1].name if folder.parent.name == "snapshots" else folder.name
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        config = {}
+    return {"name": name, **(config if isinstance(config, dict) else {})}
+
+
+def _separate_marks(tokenizer: Tokenizer) -> dict[str, int]:
+    """The tokens that mark something and are not text; what looks like one in source code is characters.
+
+    Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek),
+    tags of HTML (Gemma).
+    """
+    added = tokenizer.get_added_tokens_decoder()
+    marks = {i: token for i, token in added.items() if token.special or _looks_like_mark(token.content)}
+    if undeclared := [token.content for token in marks.values() if not token.special]:
+        tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in undeclared])
+    return {token.content: i for i, token in marks.items()}
+
+
+def _looks_like_mark(name: str) -> bool:
+    return _MARK.fullmatch(name) is not None and _TAG.fullmatch(name) is None
+
+
+def _byte_level_alphabet() -> dict[str, int]:
+    """The letters by which byte-level vocabularies write bytes: printable ones stand for themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(others)}}
+
+
+_BYTE_LEVEL = _byte_level_alphabet()
+
+
+def byte_level_piece(name: str) -> bytes:
+    """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
+    if any(letter not in _BYTE_LEVEL for letter in name):
+        return name.encode()
+    return bytes(_BYTE_LEVEL[letter] for letter in name)
+
+
+def _sentencepiece_piece(name: str) -> bytes:
+    """The bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
+    if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+        return bytes([int(name[3:5], 16)])
+    return name.replace("▁", " ").encode()

@@ -1,0 +1,239 @@
+"""The tree: what a place stands in, and whether a body begins there, in any language and however broken."""
+
+from __future__ import annotations
+
+import random
+import resource
+import sys
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from tree_sitter import Parser
+
+import spd_lsp
+from spd_lsp.completion.surroundings import Surroundings
+from spd_lsp.completion.syntax import tree
+from spd_lsp.completion.syntax.languages import LANGUAGES
+from spd_lsp.completion.syntax.tree import (
+    ParserBudgetExceeded,
+    breaks_line,
+    find_heads,
+    load_grammar,
+    missing_closers,
+    parse,
+)
+
+# A document, the heads of what the mark stands in, innermost first, and the lines of imports.
+HEADS = {
+    "python": (
+        """import os
+from a import (
+    b,
+)
+def before():
+    pass
+class A(
+    Base,
+):
+    def f(self):
+        if x:
+            y()
+        else:
+            try:
+                z()
+                ¦
+""",
+        ["            try:", "        else:", "        if x:", "    def f(self):", "):", "class A("],
+        ["import os", "from a import (", "    b,", ")"],
+    ),
+    "typescript": (
+        """import { a } from 'a';
+export class A {
+  f() {
+    return g(() => {
+      h();
+      ¦
+    });
+  }
+}
+""",
+        ["    return g(() => {", "  f() {", "export class A {"],
+        ["import { a } from 'a';"],
+    ),
+    "go": (
+        'package a\nimport (\n\t"fmt"\n)\nfunc f() {\n\tfor {\n\t\tx()\n\t\t¦\n\t}\n}\n',
+        ["\tfor {", "func f() {"],
+        ["package a", "import (", '\t"fmt"', ")"],
+    ),
+    "rust": (
+        "use a::b;\nimpl A for B {\n    fn f() {\n        g();\n        ¦\n    }\n}\n",
+        ["    fn f() {", "impl A for B {"],
+        ["use a::b;"],
+    ),
+    "java": (
+        "package a;\nimport b.C;\nclass A {\n    void f() {\n        g();\n        ¦\n    }\n}\n",
+        ["    void f() {", "class A {"],
+        ["package a;", "import b.C;"],
+    ),
+    "c": (
+        "#ifndef A\n#include <a.h>\nint f(void)\n{\n  if (x)\n  {\n    g();\n    ¦\n  }\n}\n#endif\n",
+        ["  {", "  if (x)", "{", "int f(void)", "#ifndef A"],
+        ["#include <a.h>"],
+    ),
+    "cpp": (
+        "#include <a>\nnamespace n {\nclass A {\n  void f() {\n    g();\n    ¦\n  }\n};\n}\n",
+        ["  void f() {", "class A {", "namespace n {"],
+        ["#include <a>"],
+    ),
+    "ruby": (
+        "require 'a'\nclass A\n  def f\n    xs.each do |x|\n      g x\n      ¦\n    end\n  end\nend\n",
+        ["    xs.each do |x|", "  def f", "class A"],
+        ["require 'a'"],
+    ),
+    "javascript": (
+        "const a = require('a');\nfunction f( {\n  if (x) {\n    g();\n    ¦\n",  # broken
+        ["  if (x) {", "function f( {"],
+        ["const a = require('a');"],
+    ),
+    "": ("a:\n  b:\n    c: 1\n    ¦\n", ["  b:", "a:"], []),  # a language without a grammar
+}
+
+
+@pytest.mark.parametrize("language", HEADS)
+def test_heads_are_the_lines_that_the_cursor_stands_in(language: str):
+    text, heads, imports = HEADS[language]
+    lines = text.splitlines(keepends=True)
+    [gap] = [row for row, line in enumerate(lines) if "¦" in line]
+    found = find_heads(LANGUAGES.get(language), tuple(lines[:gap]), tuple(lines[gap + 1 :]))
+    assert [[lines[row].rstrip("\n") for row in rows] for rows in found] == [heads, imports]
+
+
+def test_the_text_around_a_line_is_parsed_once_while_that_line_is_typed(monkeypatch: pytest.MonkeyPatch):
+    parsed: list[str] = []
+    monkeypatch.setattr(tree, "parse", lambda language, text: parsed.append(text) or parse(language, text))
+    above = ("def once_and_never_again(a):\n", "    pass\n", "    x\n")
+    for _ in range(3):
+        find_heads(LANGUAGES["python"], tuple(above), ("y = 1\n",))
+    find_heads(LANGUAGES["python"], tuple(above), ("y = 2\n",))
+    assert len(parsed) == 2
+
+
+def test_the_steps_of_a_parser_are_bounded_by_a_count():
+    """The same texts are too hard on every machine; their heads are found by indentation alone."""
+    with pytest.raises(ParserBudgetExceeded):
+        parse(LANGUAGES["csharp"], "/* " * 2_000)
+    assert find_heads(LANGUAGES["csharp"], ("a\n", " " + "/* " * 2_000 + "\n"), ()) == ([0], [])
+    assert not parse(LANGUAGES["csharp"], "class A { void F() { G(1); } }\n" * 4_000).root_node.has_error
+
+
+def test_ten_thousand_open_brackets_are_read_without_recursion():
+    assert find_heads(LANGUAGES["javascript"], ("([{" * 10_000 + "\n", "  x\n"), ()) == ([0], [])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says what a process holds")
+def test_what_was_parsed_does_not_stay_in_memory():
+    """The binding of tree-sitter frees nothing that a callback returns: hours of typing would cost a gigabyte."""
+    text = "def f():\n" + "    print('a line of code')\n" * 3_000
+    sizes = []
+    for number in range(100):
+        parse(LANGUAGES["python"], f"{text}x = {number}\n")
+        fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        sizes.append((int(fields[1]) - int(fields[2])) * resource.getpagesize())
+    assert sizes[-1] - sizes[20] < 20 * len(text)  # of eighty
+
+
+LINES = [
+    ("python", "def f(x):\n    ¦\n    return 1\n", ["x = g(1)", "if x: pass"], ["return g(x:)", "g(1,,2)", "x y"]),
+    ("python", "x = g(\n    ¦\n    b=2,\n)\n", ["a=1,"], ["a=1 b,"]),
+    ("typescript", "class A {\n  f() {\n    ¦\n  }\n}\n", ["return x => {}", "g(1);"], ["g(a b)", "x = = 1"]),
+    ("go", "package a\n\nfunc f() {\n\t¦\n}\n", ["if err != nil {}"], ["if err != {} nil {}"]),
+    ("rust", "fn f() {\n    ¦\n}\n", ["let x = Some(1);"], ["let x = Some(1 2);"]),
+    ("java", "class A {\n  void f() {\n    ¦\n  }\n}\n", ["int x = 1;"], ["int x = );"]),
+    ("c", "int f(void) {\n  return ¦\n}\n", ["g(1);"], ["g(1 2);"]),
+    ("ruby", "def f\n  ¦\nend\n", ["puts(1)"], ["puts(1))"]),
+    ("php", "<?php\nfunction f() {\n  ¦\n}\n", ["$x = 1;"], ["$x = );"]),
+    ("python", "x = ) 1\n¦\nz = (\n", ["y = 2", "y = = 2"], []),  # broken already
+]
+
+
+@pytest.mark.parametrize(("language", "marked", "sound", "broken"), LINES)
+def test_a_line_that_cannot_be_code_is_known_where_all_around_it_is(
+    language: str, marked: str, sound: list[str], broken: list[str]
+):
+    source, cursor = marked.replace("¦", ""), marked.index("¦")
+    far = "x = 1\n" * 20_000 if language == "python" else ""
+    for above in ("", far):
+        breaks = breaks_line(LANGUAGES[language], above + source, len(above) + cursor)
+        assert [breaks(line) for line in (*sound, *broken)] == [False] * len(sound) + [True] * len(broken)
+
+
+def test_no_line_of_a_real_file_is_broken_wherever_the_cursor_stood():
+    choose = random.Random(5)
+    for path in sorted(Path(spd_lsp.__file__).parent.glob("completion/*.py")):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        for row in choose.sample(range(len(lines)), min(6, len(lines))):
+            column = choose.randrange(len(lines[row]) + 1)
+            source = "\n".join([*lines[:row], lines[row][:column], *lines[row + 1 :]])
+            around = Surroundings.at(source, at := sum(len(line) + 1 for line in lines[:row]) + column, "python")
+            breaks = breaks_line(LANGUAGES["python"], source, at)
+            line = lines[row][column:]
+            assert around.literal or not breaks(line) or not breaks(around.closed(line))
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("python", "def f():\n    {}\n"),
+        ("javascript", "function f() {{ {} }}"),
+        ("typescript", "function f() {{ {} }}"),
+        ("typescriptreact", "function f() {{ {} }}"),
+        ("go", "package a\nfunc f() {{ {} }}"),
+        ("rust", "fn f() {{ {} }}"),
+        ("java", "class A {{ void f() {{ {} }} }}"),
+        ("c", "void f() {{ {} }}"),
+        ("cpp", "void f() {{ {} }}"),
+        ("csharp", "class A {{ void F() {{ {} }} }}"),
+        ("ruby", "def f\n  {}\nend\n"),
+        ("php", "<?php function f() {{ {} }}"),
+        ("shellscript", "f() {{\n  {}\n}}\n"),
+        ("lua", "function f()\n  {}\nend\n"),
+    ],
+)
+def test_a_filler_is_a_statement_of_its_language(name, frame):
+    assert not parse(LANGUAGES[name], frame.format(LANGUAGES[name].filler)).root_node.has_error
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "closing"),
+    [
+        ("javascript", "f(() => { g(", [")", "}", ")"]),
+        ("java", "class A {\n  void f() {\n    if (a) {\n      b(1,\n", [")", "}", "}", "}"]),
+        ("lua", "function f()\n  if a then\n    g(\n", [")", "end", "end"]),
+        ("ruby", "class A\n  def f\n    xs.each do |x|\n", ["end", "end", "end"]),
+        ("python", "x = [\n  f(\n", [")", "]"]),
+        ("go", 'x := "("\nf([]int{1,', ["}", ")"]),
+    ],
+)
+def test_what_a_text_leaves_open_is_closed_innermost_first(name, text, closing):
+    tree = grammar_tree(name, text)
+    assert missing_closers(LANGUAGES[name], tree.root_node).split() == closing
+
+
+def grammar_tree(name, text):
+    row = LANGUAGES[name]
+    return Parser(load_grammar(row.module, row.entry)).parse(text.encode())
+
+
+def test_a_file_that_ended_a_process_before_is_read_as_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Whatever a grammar does with it: the process that it ended left a mark."""
+    monkeypatch.setattr(tree, "_MARKERS", tmp_path)
+    above = ("def never_parsed_here():\n", *("    x = 1\n" for _ in range(2_000)))
+    text = "".join(above)
+    name = f"a file in tree_sitter_python\0{text[:200]}".encode()
+    (tmp_path / blake2b(name, digest_size=8).hexdigest()).write_text("Fatal Python error: Segmentation fault")
+    with pytest.raises(ParserBudgetExceeded):
+        parse(LANGUAGES["python"], text)
+    assert find_heads(LANGUAGES["python"], above, ()) == ([0], [])

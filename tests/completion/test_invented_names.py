@@ -1,0 +1,63 @@
+"""An unlikely draft is not shown if it holds a name of several parts that stands nowhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from ngram_builders.index.occurrences import SearchedTexts
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.token_space import with_boundaries
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import OfferInputs, invents_name
+from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import STARTER
+
+ELSEWHERE = "class MessageType:\n    def load_rows(self):\n        return self.state_of_rows\n"
+
+
+@pytest.fixture(scope="module")
+def invents():
+    """A function from a text at the cursor and what stands left of it to whether it invents a name."""
+    tokens = ModelTokenizer(STARTER)
+    array = build_suffix_array([with_boundaries(tokens.encode(ELSEWHERE), tokens.end_of_text)])
+
+    def invents(text: str, left: str = "    ", p: float = 0.05, match: Match | None = None, known: bool = True):
+        source = "own_rows = 1\n" + left
+        context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
+        texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
+        searched = [SearchedTexts(array)] if known else []
+        inputs = OfferInputs(texts, [], dict, WITH_NGRAMS, searched)
+        return invents_name(Completion(text, p, match=match), inputs)
+
+    return invents
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "expected"),
+    [
+        ("self.state_state", "    ", True),
+        ("load_rowsrows()", "    ", True),
+        ("sageTypes", "x = Mes", True),
+        ("sageType", "x = Mes", False),  # it stands elsewhere
+        ("self.load_rows()", "    ", False),
+        ("state_of_rows", "    return self.", False),
+        ("own_rows + 1", "    x = ", False),  # it stands in this document
+        ("new_rows = 1", "    ", False),  # what defines a name may invent one
+        ("new_rows: int = 1", "    ", False),
+        ("new_rows(self):", "    def ", False),
+        ("new_rows in own_rows:", "    for ", False),
+        ("statestate", "    ", False),  # one part: a word of some language, perhaps
+        ("__name__", "    ", False),
+        ("new_rows == 1", "    if ", True),
+    ],
+)
+def test_a_name_of_several_parts_that_stands_nowhere_is_invented(invents, text, left, expected):
+    assert invents(text, left) is expected
+
+
+def test_likely_drafts_copies_and_places_without_other_texts_are_believed(invents):
+    assert not invents("new_rows", p=0.1)
+    assert not invents("new_rows", match=Match(1, 1, 1, 1))
+    assert not invents("new_rows", known=False)

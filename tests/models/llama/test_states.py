@@ -1,0 +1,223 @@
+"""Models with states, which cannot be cropped: whatever they read, logits and drafts are those of a fresh one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ngram_builders.errors import UserError
+from spd_lsp.completion.loading import load_completer
+from spd_lsp.decoding.best_first import best_first
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
+from spd_lsp.models import base
+from spd_lsp.models.batch_scheduler import BatchScheduler
+from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.llama import context
+from spd_lsp.models.llama.context import Stopped
+from spd_lsp.models.llama.engine import LlamaEngine
+from spd_lsp.models.llama.model import LlamaModel
+from spd_lsp.models.load import load
+from spd_lsp.settings import Settings
+from tests.models.llama.gguf_files import STATEFUL, write_gguf
+
+ONE = np.ones(1)
+TEXT = [(31 * number + 7) % 900 for number in range(200)]
+ABOVE = [*TEXT[:90], 7, 8, *TEXT[91:]]  # a line above the cursor has changed
+EDITS = {
+    "the same": TEXT,
+    "typed on": [*TEXT, 5],
+    "another last token": [*TEXT[:-1], 6, 9],
+    "deleted": TEXT[:-7],
+    "much deleted": TEXT[:-90],
+    "a line above": ABOVE,
+    "another file": TEXT[50:150],
+    "back again": TEXT,
+}
+ROUNDING = 0.01  # of logits up to about six; llama.cpp keeps keys and values in half precision
+SETTINGS = Settings(drafts=3, max_tokens=6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, needs_llama):
+    folder = tmp_path_factory.mktemp("stateful")
+    for architecture in (*STATEFUL, "qwen2"):
+        write_gguf(folder / f"{architecture}.gguf", architecture, "F32")
+    return folder
+
+
+def opened(folder, architecture):
+    return load(folder / f"{architecture}.gguf", "cpu")
+
+
+@pytest.fixture(params=STATEFUL)
+def engine(request, folder):
+    return opened(folder, request.param)
+
+
+def fresh_logits(engine, ids):
+    """After the last of all ids, read at once. [V]."""
+    return engine.forward_ids([ids], engine.new_cache(), last_only=True)[0, -1]
+
+
+def decoded(engine, prompt, decoder=best_first):
+    result = decoder(engine, DecodingRequest(prompt, lambda ids: False), SETTINGS)
+    engine.crop(len(prompt))
+    return result
+
+
+@pytest.mark.parametrize("architecture", STATEFUL)
+def test_it_opens_like_any_other_file(architecture, folder):
+    engine = load(locate(str(folder / f"{architecture}.gguf")))
+    assert not engine.keeps_positions
+    np.testing.assert_allclose(engine.prefill(TEXT), fresh_logits(engine, TEXT), atol=ROUNDING)
+
+
+def test_after_any_edit_logits_are_those_of_a_fresh_reading(engine):
+    for edit in (*EDITS, *EDITS):
+        expected = fresh_logits(engine, EDITS[edit])
+        np.testing.assert_allclose(engine.prefill(EDITS[edit]), expected, atol=ROUNDING, err_msg=edit)
+        engine.step([3], ONE)  # a draft is read and forgotten
+        engine.crop(len(EDITS[edit]))
+
+
+def test_after_any_edit_drafts_and_scores_are_those_of_a_fresh_engine(engine):
+    for edit in EDITS.values():
+        fresh = LlamaEngine(engine.context.model, "cpu")
+        for decoder in (best_first, superpose):
+            found, expected = decoded(engine, edit, decoder), decoded(fresh, edit, decoder)
+            scores = {draft.ids: draft.score for draft in expected.best}
+            assert {draft.ids: draft.score for draft in found.best} == pytest.approx(scores, abs=ROUNDING)
+            assert found.passes == expected.passes
+
+
+def test_drafts_go_on_from_any_that_were_read(engine):
+    engine.prefill(TEXT)
+    drafts = [(11,), (22,), (11, 33), (22, 44), (11, 55), (11, 33, 66), (11, 55, 77), (22, 44, 88), (11, 33, 99)]
+    forgotten = [(11, 33, 66, 1), (22, 44, 2), (11, 1), (22, 44, 2, 3), (11, 33, 2)]
+    for draft in [*drafts, *((other,) for other in range(9)), *forgotten]:
+        expected = fresh_logits(engine, [*TEXT, *draft])
+        np.testing.assert_allclose(engine.read_draft(draft), expected, atol=ROUNDING)
+    assert len(engine.drafts_read) <= 8
+
+
+def test_rows_continue_their_parents(engine):
+    engine.prefill(TEXT)
+    engine.step_rows([([11], ONE), ([22], ONE)], [0, 0])
+    engine.step_rows([([33], ONE), ([44], ONE), ([55], ONE)], [1, 1, 0])
+    rows = engine.step_rows([([66], ONE), ([77], ONE)], [0, 2])
+    for row, draft in zip(rows, [(22, 33, 66), (11, 55, 77)], strict=True):
+        np.testing.assert_allclose(row, fresh_logits(engine, [*TEXT, *draft]), atol=ROUNDING)
+
+
+def positions_read(engine, texts):
+    """How many for each text, with a draft of each."""
+    read = []
+    for text in texts:
+        before = engine.positions_read
+        engine.prefill(text)
+        engine.step([3], ONE)
+        engine.crop(len(text))
+        read.append(engine.positions_read - before)
+    return read
+
+
+def test_a_key_reads_its_token_and_at_most_a_chunk_where_the_last_one_changes_or_goes(engine):
+    engine.prefill(TEXT)
+    typed = [[*TEXT, *range(2, 2 + more)] for more in range(1, 40)]
+    assert positions_read(engine, typed) == [1] * len(typed)
+    last_changes = [[*typed[-1], *range(2, 2 + more), 1] for more in range(20)]
+    assert max(positions_read(engine, [*last_changes, *typed[::-1]])) <= engine.chunk + 1
+
+
+def test_a_line_above_is_read_from_a_state_before_it(engine):
+    engine.prefill(TEXT)
+    before = engine.positions_read
+    engine.prefill(ABOVE)
+    assert engine.positions_read - before < len(ABOVE)
+
+
+def test_few_states_are_kept_and_all_are_given_back(engine):
+    free = len(engine.context.free) + len(engine.context.dropped)
+    for edit in EDITS.values():
+        decoded(engine, edit)
+        assert len(engine.prompts[-1].cache.states) <= 4
+    del engine.prompts[:-1]
+    engine.crop(0)
+    assert len(engine.context.free) + len(engine.context.dropped) >= free
+
+
+def test_more_states_and_positions_than_there_is_room_for(folder, monkeypatch):
+    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
+    monkeypatch.setattr(context, "_INITIAL_STATES", 4)
+    engine = opened(folder, STATEFUL[1])
+    for edit in EDITS.values():
+        engine.prefill(edit)
+        for draft in [(first,) for first in range(9)] + [(4, 5), (8, 7)]:
+            engine.read_draft(draft)
+        np.testing.assert_allclose(
+            engine.read_draft((4, 5, 6)), fresh_logits(engine, [*edit, 4, 5, 6]), atol=ROUNDING
+        )
+    assert engine.context.sequences > 4 and engine.context.positions > 512
+
+
+def test_what_a_pass_that_fails_has_left_is_not_read_on(engine):
+    engine.prefill(TEXT[:100])
+    engine.context.stop.value = b"1"
+    with pytest.raises(Stopped):
+        engine.forward_ids([TEXT[100:]], engine.prompts[-1].cache)
+    engine.context.stop.value = b""
+    with pytest.raises(IndexError):
+        engine.prefill([*TEXT[:100], 1 << 20])
+    np.testing.assert_allclose(engine.prefill(TEXT), fresh_logits(engine, TEXT), atol=ROUNDING)
+
+
+def test_several_editors_share_it(engine):
+    shared = BatchScheduler(engine)
+
+    def draft(token):
+        own = shared.new_engine()
+        for _ in range(3):
+            own.prefill([*TEXT[:30], token])
+            own.read_draft((token,))
+            logits = own.read_draft((token, 2))
+        return logits
+
+    with ThreadPoolExecutor(4) as editors:
+        drafted = list(editors.map(draft, [10, 20, 30, 40]))
+    for token, logits in zip([10, 20, 30, 40], drafted, strict=True):
+        expected = fresh_logits(engine, [*TEXT[:30], token, token, 2])
+        np.testing.assert_allclose(logits, expected, atol=ROUNDING)
+
+
+def test_a_model_without_states_drafts_the_same_if_it_is_read_as_one_with_some(folder, monkeypatch):
+    plain = opened(folder, "qwen2")
+
+    def fresh_drafts():
+        engines = [LlamaEngine(plain.context.model, "cpu") for _ in EDITS]
+        pairs = [*zip(engines, EDITS.values(), strict=True)]
+        return [decoded(engine, edit, decoder) for engine, edit in pairs for decoder in (best_first, superpose)]
+
+    expected = fresh_drafts()
+    monkeypatch.setattr(LlamaModel, "keeps_positions", False)
+    monkeypatch.setattr(base, "_MAX_DRAFT_STATES", 64)  # what is read again is rounded in another way
+    assert fresh_drafts() == expected
+
+
+@pytest.mark.parametrize("architecture, fill_format", [("lfm2", ""), ("granitehybrid", "granite")])
+def test_a_document_is_completed_whether_or_not_it_was_trained_to_fill_in(architecture, fill_format, folder):
+    chosen = Settings(model=str(folder / f"{architecture}.gguf"), max_tokens=6)
+    completer = load_completer(chosen, lambda text: None, ngrams=False)
+    source = "import os\n\n\ndef names(path):\n    return os.\n\n\nprint(names('.'))\n"
+    cursor = source.index("os.\n") + len("os.")
+    first = completer.complete(source, cursor, "python", explicit=True)
+    assert first.passes and first.fill_format == fill_format
+    again = completer.complete(source[:cursor] + "l" + source[cursor:], cursor + 1, "python", explicit=True)
+    assert again.passes and again.read_tokens < first.read_tokens
+
+
+def test_a_model_that_encodes_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(LlamaModel, "predicts_next_token", False)
+    with pytest.raises(UserError, match=r"qwen2\.gguf is a qwen2 model, which does not predict the next token"):
+        opened(folder, "qwen2")

@@ -1,0 +1,60 @@
+"""A GGUF file and a transformers model hold the same weights: llama.cpp computes what transformers does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGUFReader
+from tokenizers import Tokenizer
+
+from spd_lsp.training.gguf_model import read_model, read_tokenizer, write_gguf
+from tests.training.conftest import BASE_TOKENS, random_llama
+
+
+def test_llama_cpp_opens_the_file_and_predicts_what_transformers_does(published: Path, sources: list[str]) -> None:
+    """Its products have eight bits, so they agree roughly; with rows in another order they would not at all."""
+    pytest.importorskip("xllamacpp")
+    from spd_lsp.models.llama.context import LlamaContext, Slot
+    from spd_lsp.models.llama.model import LlamaModel
+    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+
+    llama = LlamaModel(published)
+    ids = LlamaVocabulary(published).encode(sources[0][:300])
+    context = LlamaContext(llama)
+    sequence = context.new_sequence()
+    found = context.read([Slot(token, place, sequence, True) for place, token in enumerate(ids)])
+    with torch.inference_mode():
+        wanted = read_model(published)(input_ids=torch.tensor([ids])).logits[0].numpy()
+    assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.99
+    assert np.abs(found - wanted).mean() < 0.15 * wanted.std()
+
+
+def test_llama_cpp_cuts_text_as_the_tokenizer_does(published: Path, old: Tokenizer, sources: list[str]) -> None:
+    pytest.importorskip("xllamacpp")
+    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+
+    text = sources[1] + "x = 12345  # größer 日本\r\n\t\n\n   "
+    read = read_tokenizer(published)
+    assert LlamaVocabulary(published).encode(text) == read.encode(text).ids == old.encode(text).ids
+
+
+def test_a_model_that_is_read_and_written_again_is_the_same(published: Path, tmp_path: Path) -> None:
+    first = read_model(published)
+    write_gguf(first, read_tokenizer(published), "published", tmp_path / "again.gguf")
+    assert (tmp_path / "again.gguf").read_bytes() == published.read_bytes()
+
+
+def test_matrices_have_four_bits_the_embedding_eight_and_both_are_near_the_models(published: Path) -> None:
+    kinds = {tensor.name: tensor.tensor_type.name for tensor in GGUFReader(published).tensors}
+    assert [kinds[f"{name}.weight"] for name in ("blk.1.attn_q", "token_embd", "output_norm")] == [
+        "Q4_0",
+        "Q8_0",
+        "F32",
+    ]
+    stored = read_model(published)
+    for name, parameter in random_llama(BASE_TOKENS).named_parameters():
+        error = (parameter - stored.get_parameter(name)).abs().mean() / parameter.abs().mean()
+        assert error < 0.1, name

@@ -90,7 +90,14 @@ def test_the_same_sources_give_the_same_extension_with_all_that_it_needs(tmp_pat
 def check_extension(package: zipfile.ZipFile, server: Path) -> None:
     """The package holds the server, the licences of all libraries, and a README with its picture."""
     names = {name.removeprefix("extension/") for name in package.namelist() if name.startswith("extension/")}
-    assert {"dist/extension.js", "icon.png", "drafts.png", "LICENSE.txt", "ThirdPartyNotices.txt"} <= names
+    assert {
+        "dist/extension.js",
+        "icon.png",
+        "drafts.png",
+        "typing.webp",
+        "LICENSE.txt",
+        "ThirdPartyNotices.txt",
+    } <= names
     assert {f"server/{server.name}", "server/constraints.txt"} <= names
     assert not any(name.startswith(("node_modules/", "src/")) for name in names)
     notices = package.read("extension/ThirdPartyNotices.txt").decode()

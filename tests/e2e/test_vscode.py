@@ -51,7 +51,7 @@ def save(path, data):
     with open(path, "w") as file:
         json"""
 
-# The picture in the README; SPD_LSP_PICTURE=1 retakes it.
+# The picture in the extension's README; SPD_LSP_PICTURE=1 retakes it.
 PICTURE = ROOT / "editors" / "vscode" / "drafts.png"
 PICTURE_TEXT = """class Point:
     def __init__(self, x, y):
@@ -147,7 +147,7 @@ def test_a_block_is_shown_once_it_is_written_and_accepted_with_one_key(
         assert "".join(written.partition("\n")[2].split()) == below
 
 
-def test_the_picture_in_the_readme_shows_these_drafts(browser: Any, extensions: Path, tmp_path: Path):
+def test_the_picture_of_the_extension_shows_these_drafts(browser: Any, extensions: Path, tmp_path: Path):
     with vscode(browser, extensions, tmp_path) as open_window_with:
         size = {"width": 600, "height": 350}
         window = open_window_with(PICTURE_TEXT, EDITOR_ONLY, viewport=size, device_scale_factor=1.5)

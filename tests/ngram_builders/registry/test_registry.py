@@ -180,6 +180,9 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
         seen.append(registry.generation())
         registry.tables()
         registry.tables_for(repo / "a.py", None)
+        (registry.folder / f"usage-{len(seen)}.json").write_text(
+            "{}", encoding="utf-8"
+        )  # another file of the server
         assert registry.generation() == seen[-1]
     assert len(set(seen[:-1])) == len(seen) - 1
 

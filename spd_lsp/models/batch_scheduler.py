@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
 
 _MAX_BATCH = 32  # forward inputs
@@ -29,7 +28,7 @@ class QueuedInput:
 
     engine: BatchedEngine
     input: ForwardInput
-    logits: Future[Floats] = field(default_factory=Future)
+    logits: Future[Any] = field(default_factory=Future)
 
 
 class BatchedEngine(Engine):
@@ -41,6 +40,7 @@ class BatchedEngine(Engine):
         self.device = scheduler.engine.device
         self.forks_are_free = scheduler.engine.forks_are_free
         self.keeps_positions = scheduler.engine.keeps_positions
+        self.selects = scheduler.engine.selects
         self.predicts = scheduler.engine.predicts
         self.chunk = scheduler.engine.chunk
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
@@ -59,7 +59,7 @@ class BatchedEngine(Engine):
         """As in `Engine`; all sessions have the same bound."""
         self.scheduler.engine.limit_threads(count)
 
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Any]:
         """As in `Engine`; other requests' inputs may be read in the same pass."""
         queued = [self.scheduler.submit(QueuedInput(self, each)) for each in inputs]
         return [logits.result() for logits in queued]
@@ -85,7 +85,7 @@ class BatchScheduler:
         self.engines.add(engine)
         return engine
 
-    def submit(self, queued: QueuedInput) -> Future[Floats]:
+    def submit(self, queued: QueuedInput) -> Future[Any]:
         """Queue an input; errors of its computation are raised by the future."""
         with self.changed:
             self.queue.append(queued)

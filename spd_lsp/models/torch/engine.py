@@ -17,12 +17,14 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from ngram_builders.arrays import Floats, Ids
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput, WeightedTokens
 from spd_lsp.models.logits import Shortlist, Wanted
 
+_ROOM = 256  # positions by which the memory of a cache grows
 _SPARE = 16  # tokens beyond the likeliest, in case several are as likely as the last of these
 
 
@@ -42,7 +44,7 @@ class TransformersEngine(Engine):
 
     def new_cache(self) -> TransformersCache:
         """As in `Engine`."""
-        return TransformersCache(DynamicCache())
+        return TransformersCache(_new_kv())
 
     @torch.inference_mode()
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats | Shortlist]:
@@ -174,7 +176,7 @@ class TransformersCache:
     def crop(self, length: int) -> None:
         """As in `Cache`, layer by layer: an interrupted pass has added to some of them only."""
         if length == 0:
-            self.kv = DynamicCache()
+            self.kv = _new_kv()
         layers: list[Any] = self.kv.layers
         for layer in layers:
             surplus = layer.get_seq_length() - length
@@ -182,8 +184,10 @@ class TransformersCache:
                 layer.crop(-surplus)  # negative: so many positions less
 
     def fork(self, length: int) -> TransformersCache:
-        """As in `Cache`. Layers replace their tensors and never write into them, so that nothing is copied."""
+        """As in `Cache`. Nothing is copied until one of both goes on."""
         forked = TransformersCache(copy.copy(self.kv))
+        for layer in self.kv.layers:
+            layer.owns_room = False
         forked.kv.layers = [copy.copy(layer) for layer in self.kv.layers]
         forked.crop(length)
         return forked
@@ -193,6 +197,48 @@ class TransformersCache:
         selected = self.fork(self.length)
         selected.kv.batch_select_indices(torch.tensor(list(parents)))
         return selected
+
+
+def _new_kv() -> DynamicCache:
+    kv = DynamicCache()
+    kv.layer_class_to_replicate = _RoomyLayer
+    return kv
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values in memory with room behind them for new positions: the others stay where they are."""
+
+    owns_room = False  # or else a fork may see what is written
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Add positions; all keys and values [N, H, T, C]."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        length = self.get_seq_length()
+        end = length + key_states.shape[-2]
+        if not self.owns_room or end > self.room[0].shape[-2]:
+            self.room = [
+                _with_room(kv, new, end) for kv, new in ((self.keys, key_states), (self.values, value_states))
+            ]
+            self.owns_room = True
+        for room, new in zip(self.room, (key_states, value_states), strict=True):
+            room[:, :, length:end] = new
+        self.keys, self.values = (room[:, :, :end] for room in self.room)
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """As in `DynamicLayer`: the rows are copied."""
+        super().batch_select_indices(indices)
+        self.owns_room = False
+
+
+def _with_room(kv: torch.Tensor, new: torch.Tensor, length: int) -> torch.Tensor:
+    """Memory for at least `length` positions that begins with keys or values."""
+    rows, heads, _, width = new.shape
+    room = new.new_empty(rows, heads, -(-length // _ROOM) * _ROOM, width)
+    if kv.numel():
+        room[:, :, : kv.shape[-2]] = kv
+    return room
 
 
 def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCache]) -> torch.Tensor:

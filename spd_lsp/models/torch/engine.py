@@ -24,7 +24,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput, WeightedTokens
 from spd_lsp.models.logits import Shortlist, Wanted
 
-_ROOM = 256  # positions by which the memory of a cache grows
+_ROOM = 256  # positions for which a cache gets memory at once
 _SPARE = 16  # tokens beyond the likeliest, in case several are as likely as the last of these
 
 
@@ -186,9 +186,10 @@ class TransformersCache:
     def fork(self, length: int) -> TransformersCache:
         """As in `Cache`. Nothing is copied until one of both goes on."""
         forked = TransformersCache(copy.copy(self.kv))
-        for layer in self.kv.layers:
+        layers: list[Any] = self.kv.layers
+        for layer in layers:
             layer.owns_room = False
-        forked.kv.layers = [copy.copy(layer) for layer in self.kv.layers]
+        forked.kv.layers = [copy.copy(layer) for layer in layers]
         forked.crop(length)
         return forked
 
@@ -205,40 +206,29 @@ def _new_kv() -> DynamicCache:
     return kv
 
 
-class _RoomyLayer(DynamicLayer):
+class _RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """Keys and values in memory with room behind them for new positions: the others stay where they are."""
 
+    keys: Any
+    values: Any
+    room: Sequence[torch.Tensor] = ()  # of which keys and values are the beginning
     owns_room = False  # or else a fork may see what is written
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Add positions; all keys and values [N, H, T, C]."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        added = key_states, value_states
         length = self.get_seq_length()
         end = length + key_states.shape[-2]
         if not self.owns_room or end > self.room[0].shape[-2]:
-            self.room = [
-                _with_room(kv, new, end) for kv, new in ((self.keys, key_states), (self.values, value_states))
-            ]
+            before = (self.keys, self.values) if length else [new[:, :, :0] for new in added]
+            self.room = [pad(kv, (0, 0, 0, end - length + _ROOM)) for kv in before]
             self.owns_room = True
-        for room, new in zip(self.room, (key_states, value_states), strict=True):
+        for room, new in zip(self.room, added, strict=True):
             room[:, :, length:end] = new
         self.keys, self.values = (room[:, :, :end] for room in self.room)
         return self.keys, self.values
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """As in `DynamicLayer`: the rows are copied."""
-        super().batch_select_indices(indices)
-        self.owns_room = False
-
-
-def _with_room(kv: torch.Tensor, new: torch.Tensor, length: int) -> torch.Tensor:
-    """Memory for at least `length` positions that begins with keys or values."""
-    rows, heads, _, width = new.shape
-    room = new.new_empty(rows, heads, -(-length // _ROOM) * _ROOM, width)
-    if kv.numel():
-        room[:, :, : kv.shape[-2]] = kv
-    return room
 
 
 def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCache]) -> torch.Tensor:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.utils import is_accelerate_available
 from transformers.utils import logging as transformers_logging
+from transformers.utils.import_utils import is_accelerate_available
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError

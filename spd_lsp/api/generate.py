@@ -92,7 +92,9 @@ def superposed_decoding(
     if ngrams is not None and not callable(ngrams):
         ngrams = open_mixture(ngrams, model.get_input_embeddings().num_embeddings, ngram_weight)
     eos = _as_list(generation_config.eos_token_id)
-    requests = [_request(prompt, eos, _own_criteria(stopping_criteria), ngrams) for prompt in rows.prompts]
+    # Length and end of text need no tensor for each draft.
+    criteria = [one for one in stopping_criteria if not isinstance(one, (MaxLengthCriteria, EosTokenCriteria))]
+    requests = [_request(prompt, eos, criteria, ngrams) for prompt in rows.prompts]
     results = _decode(rows, [superposed_passes(request, settings, width) for request in requests])
     if (fewest := min(len(result.best) for result in results)) < k:
         raise ValueError(f"expected {k} different texts, found {fewest}; lower num_return_sequences")
@@ -179,11 +181,6 @@ def _request(
 def _is_met(criteria: Sequence[Criterion], ids: Sequence[int]) -> bool:
     text = torch.tensor([ids])
     return any(bool(torch.as_tensor(criterion(text, None)).all()) for criterion in criteria)
-
-
-def _own_criteria(criteria: Sequence[Any]) -> list[Any]:
-    """The criteria that are the caller's own: length and end of text need no tensor for each draft."""
-    return [one for one in criteria if not isinstance(one, (MaxLengthCriteria, EosTokenCriteria))]
 
 
 def _as_sequences(prompts: torch.Tensor, results: Sequence[DecodingResult], padding: int) -> torch.Tensor:

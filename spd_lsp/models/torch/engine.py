@@ -240,7 +240,7 @@ def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCach
     rows = [len(first.keys) for first, *_ in layers]
     lengths = [text.get_seq_length() for text in texts]
     longest = max(lengths)
-    row_lengths = torch.tensor(np.repeat(lengths, rows), device=embeds.device)  # [R]
+    row_lengths = _on_device(np.repeat(lengths, rows), embeds.device)  # [R]
     places = torch.arange(longest + 1, device=embeds.device)  # [L + 1]
     together = _join(layers, longest)
     out = network(

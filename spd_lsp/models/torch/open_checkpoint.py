@@ -17,7 +17,6 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 from transformers.utils.import_utils import is_accelerate_available
 
-from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ThreadCounts
 from spd_lsp.models.checkpoint.download import offline
@@ -153,7 +152,10 @@ def _check_predictions(engine: Engine, network: Any) -> None:
     """Raise if a first pass does not give numbers, or if later tokens change the logits of earlier ones."""
     embedding = network.get_input_embeddings().weight
     folder = network.config.name_or_path
-    logits = _logits_of_two_texts(engine, len(embedding))
+    # Two texts with a common prefix are read in one pass of one shape.
+    ids = [(7919 * number + 13) % len(embedding) for number in range(_PROBE_LENGTH)]  # from all over it
+    other = [*ids[:_COMMON_PREFIX], *ids[_COMMON_PREFIX:][::-1]]
+    logits = engine.forward_ids([ids, other], engine.new_cache())  # [2, T, V]
     if np.isnan(logits).any() or not np.isfinite(logits.max(axis=-1)).all():
         raise _unusable(folder, "its predictions are not numbers; restore the files, or try another --device")
     rounding = max(_ROUNDING, _ROUNDING_ULPS * torch.finfo(embedding.dtype).eps)
@@ -162,13 +164,6 @@ def _check_predictions(engine: Engine, network: Any) -> None:
     if differ.all():
         reason = "each token sees those that follow it, as in an encoder; choose a causal language model"
         raise _unusable(folder, reason)
-
-
-def _logits_of_two_texts(engine: Engine, vocabulary: int) -> Floats:
-    """The logits of two texts with a common prefix, read in one pass of one shape. [2, T, V]."""
-    ids = [(7919 * number + 13) % vocabulary for number in range(_PROBE_LENGTH)]  # from all over it
-    other = [*ids[:_COMMON_PREFIX], *ids[_COMMON_PREFIX:][::-1]]
-    return engine.forward_ids([ids, other], engine.new_cache())
 
 
 def _unusable(folder: Path | str, reason: str) -> UserError:

@@ -162,8 +162,8 @@ def superposed_passes(request: DecodingRequest, settings: Settings, width: int =
             live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
         else:
-            wanted = _wanted(live, request, settings)
-            logits = yield NextPass([draft.ids[-1] for draft in live], _superposition_weights(live), wanted)
+            ids = [draft.ids[-1] for draft in live]
+            logits = yield NextPass(ids, _superposition_weights(live), wanted_after(live, request, settings))
         passes += 1
         intermediate += live
         live, ended = _select_drafts(expand(logits, live, request, settings), request, settings, width)
@@ -196,7 +196,7 @@ def _superposition_weights(live: Sequence[Draft]) -> Floats:
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def _wanted(live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Wanted | None:
+def wanted_after(live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Wanted | None:
     """What `expand` needs of the logits that follow; None, all of them, where only some tokens may follow."""
     if any(request.allowed(draft.ids) is not None for draft in live):
         return None

@@ -106,7 +106,9 @@ def test_drafts_of_a_real_model_are_those_of_whole_rows(smollm2):
     for start in range(0, 600, 20):
         for rule in ("linear", "paper"):
             prompt = code[start : start + 40]
-            assert_same(*[drafts_of(engine, prompt, ngrams, tokens=6, **RULES[rule]) for engine in (selecting, whole)])
+            assert_same(
+                *[drafts_of(engine, prompt, ngrams, tokens=6, **RULES[rule]) for engine in (selecting, whole)]
+            )
 
 
 class Waits(TorchDispatchMode):

@@ -14,13 +14,17 @@ from transformers import LlamaConfig
 
 from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.logits import Wanted, log_softmax, top
 from spd_lsp.models.torch import engine as module
 from spd_lsp.models.torch.engine import TransformersEngine, answers
 from spd_lsp.ngrams.mixture import Mixture
+from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
+from tests.conftest import STARTER
 from tests.models.networks import random_network
 
 VOCABULARY = 5000
@@ -109,6 +113,24 @@ def test_drafts_of_a_real_model_are_those_of_whole_rows(smollm2):
             assert_same(
                 *[drafts_of(engine, prompt, ngrams, tokens=6, **RULES[rule]) for engine in (selecting, whole)]
             )
+
+
+def test_a_completion_and_its_block_are_those_of_whole_rows(starter_network, copies):
+    """As a person gets them; a block is written with little copied, too."""
+    source = "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):"
+    tokens = ModelTokenizer(STARTER)
+    results = []
+    for engine in engines(starter_network):
+        completer = Completer(engine, tokens, ServingTables(None, tokens.fingerprint), Settings())
+        result = completer.complete(source, len(source), "python", explicit=True)
+        assert result.opens_block
+        copies.clear()
+        written = completer.write_block(source, len(source), "python", None, result)
+        prompt, *steps = copies
+        assert prompt == 4 * len(tokens.pieces)
+        assert set(steps) == ({4 * (2 * (20 + module._SPARE) + 1)} if engine.selects else {prompt})
+        results.append([completion.text for completion in written.completions])
+    assert results[0] == results[1]
 
 
 class Waits(TorchDispatchMode):

@@ -136,19 +136,34 @@ def test_a_completion_and_its_block_are_those_of_whole_rows(starter_network, cop
 class Waits(TorchDispatchMode):
     """Counts where the host has to know a number before it can go on."""
 
+    NAMES = ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal")
+
     def __init__(self):
         super().__init__()
         self.found = Counter()
 
     def __torch_dispatch__(self, operator, types, arguments=(), named=None):
-        if operator._schema.name in {
-            "aten::_local_scalar_dense",
-            "aten::nonzero",
-            "aten::equal",
-            "aten::is_nonzero",
-        }:
-            self.found[operator._schema.name] += 1
+        name = operator._schema.name.removeprefix("aten::")
+        masks = arguments[1] if name.startswith("index") and isinstance(arguments[1], (list, tuple)) else ()
+        if name in self.NAMES or any(mask is not None and mask.dtype == torch.bool for mask in masks):
+            self.found[name] += 1
         return operator(*arguments, **(named or {}))
+
+
+ASKS = {
+    "item": torch.Tensor.item,
+    "nonzero": torch.Tensor.nonzero,
+    "if": lambda x: bool(x > 0),
+    "mask": lambda x: x[x > 0],
+    "equal": lambda x: torch.equal(x, x),
+}
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_waits_are_seen(ask):
+    with torch.inference_mode(), Waits() as waits:
+        ASKS[ask](torch.ones(1))
+    assert waits.found.total() == 1
 
 
 @pytest.fixture
@@ -156,12 +171,17 @@ def copies(monkeypatch):
     """The bytes of each copy to the host."""
     sizes: list[int] = []
 
-    def cpu(tensor):
-        sizes.append(tensor.nbytes)
-        return original(tensor)
+    def watch(name):
+        original = getattr(torch.Tensor, name)
 
-    original = torch.Tensor.cpu
-    monkeypatch.setattr(torch.Tensor, "cpu", cpu)
+        def watched(tensor):
+            sizes.append(tensor.nbytes)
+            return original(tensor)
+
+        monkeypatch.setattr(torch.Tensor, name, watched)
+
+    watch("cpu")
+    watch("tolist")
     return sizes
 
 

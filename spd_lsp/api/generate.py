@@ -32,7 +32,8 @@ from spd_lsp.decoding.superposed import (
     superposed_passes,
 )
 from spd_lsp.models.base import WeightedTokens
-from spd_lsp.models.torch.engine import superpose_embeddings
+from spd_lsp.models.logits import Shortlist, Wanted
+from spd_lsp.models.torch.engine import answers, superpose_embeddings
 from spd_lsp.ngrams.counted import NamedNgrams, open_mixture
 from spd_lsp.settings import Settings
 
@@ -91,7 +92,9 @@ def superposed_decoding(
     if ngrams is not None and not callable(ngrams):
         ngrams = open_mixture(ngrams, model.get_input_embeddings().num_embeddings, ngram_weight)
     eos = _as_list(generation_config.eos_token_id)
-    requests = [_request(prompt, eos, _own_criteria(stopping_criteria), ngrams) for prompt in rows.prompts]
+    # Length and end of text need no tensor for each draft.
+    criteria = [one for one in stopping_criteria if not isinstance(one, (MaxLengthCriteria, EosTokenCriteria))]
+    requests = [_request(prompt, eos, criteria, ngrams) for prompt in rows.prompts]
     results = _decode(rows, [superposed_passes(request, settings, width) for request in requests])
     if (fewest := min(len(result.best) for result in results)) < k:
         raise ValueError(f"expected {k} different texts, found {fewest}; lower num_return_sequences")
@@ -107,15 +110,15 @@ def superposed_decoding(
 def _decode(rows: _PromptRows, decodings: Sequence[Decoding]) -> list[DecodingResult]:
     """The drafts of each prompt; a pass reads the next position of all that are not finished."""
     states = [advance(decoding, None) for decoding in decodings]
-    logits = rows.prefill()
+    told = rows.prefill()
     while True:
         for number, (wanted, _) in enumerate(states):
             if wanted is not None:
-                states[number] = advance(decodings[number], logits[number])
+                states[number] = advance(decodings[number], told[number])
         finished = [result for _, result in states if result is not None]
         if len(finished) == len(states):
             return finished
-        logits = rows.step([wanted for wanted, _ in states])
+        told = rows.step([wanted for wanted, _ in states])
 
 
 class _PromptRows:
@@ -135,28 +138,33 @@ class _PromptRows:
         self.takes_positions = "position_ids" in parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
 
-    def prefill(self) -> Floats:
-        """Read all prompts in one pass; the logits after each [B, V]."""
+    def prefill(self) -> list[Floats | Shortlist]:
+        """Read all prompts in one pass; the logits after each [V]."""
         positions = (self.mask.cumsum(-1) - 1).clamp(min=0)  # [B, T]
-        return self._run(positions, input_ids=self.input_ids, **self.last_only)
+        rows = self._run(positions, input_ids=self.input_ids, **self.last_only)
+        [logits] = answers([rows], [None])  # [B, V]
+        return list(logits)
 
-    def step(self, passes: Sequence[NextPass | None]) -> Floats:
-        """Read one more position of each prompt; of those that need none, anything."""
+    def step(self, passes: Sequence[NextPass | None]) -> list[Floats | Shortlist]:
+        """Read one more position of each prompt, and select what is wanted; of those that need none, anything."""
         mixtures: list[WeightedTokens] = [
             ([0], np.ones(1)) if one is None or one.weights is None else (one.ids, one.weights) for one in passes
         ]
         embeds = superpose_embeddings(self.model, mixtures).to(self.model.device)  # [B, D]
         positions = self.mask.sum(-1, keepdim=True)  # [B, 1]
         self.mask = torch.cat([self.mask, torch.ones_like(self.mask[:, :1])], dim=1)
-        return self._run(positions, inputs_embeds=embeds[:, None])
+        rows = self._run(positions, inputs_embeds=embeds[:, None])
+        return answers(torch.split(rows, 1), [one.wanted if one and one.wanted else Wanted(1) for one in passes])
 
-    def _run(self, positions: torch.Tensor, **inputs: Any) -> Floats:
+    def _run(self, positions: torch.Tensor, **inputs: Any) -> torch.Tensor:
+        """One pass; the logits after each prompt [B, V]."""
         if self.takes_positions:
             inputs["position_ids"] = positions
         if self.is_padded:
             inputs["attention_mask"] = self.mask
         out = self.model(**inputs, past_key_values=self.cache, use_cache=True)
-        return np.asarray(out.logits[:, -1].float().cpu().numpy())
+        logits: torch.Tensor = out.logits[:, -1]
+        return logits
 
 
 def _request(
@@ -173,11 +181,6 @@ def _request(
 def _is_met(criteria: Sequence[Criterion], ids: Sequence[int]) -> bool:
     text = torch.tensor([ids])
     return any(bool(torch.as_tensor(criterion(text, None)).all()) for criterion in criteria)
-
-
-def _own_criteria(criteria: Sequence[Any]) -> list[Any]:
-    """The criteria that are the caller's own: length and end of text need no tensor for each draft."""
-    return [one for one in criteria if not isinstance(one, (MaxLengthCriteria, EosTokenCriteria))]
 
 
 def _as_sequences(prompts: torch.Tensor, results: Sequence[DecodingResult], padding: int) -> torch.Tensor:

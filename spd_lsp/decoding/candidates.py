@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import top, top_allowed
+from spd_lsp.models.logits import Shortlist, top, top_allowed
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
@@ -45,12 +45,17 @@ class Interpolation(Protocol):
 
 
 def top_candidates(
-    logits: Floats, settings: Settings, allowed: Ids | None = None, *, is_first: bool = False
+    logits: Floats | Shortlist, settings: Settings, allowed: Ids | None = None, *, is_first: bool = False
 ) -> tuple[Ids, Floats]:
     """Return the model's top R tokens, among those allowed, and their log p_theta: [R], [R].
 
     Renormalised over the top R of all; for the first token, which is given to be one of those allowed, over these.
     """
+    if isinstance(logits, Shortlist):  # any token may follow
+        scaled = logits.logits[: logits.n].astype(np.float64) / settings.temperature
+        return logits.ids[: logits.n], logits.logits[: logits.n] / settings.temperature - np.logaddexp.reduce(
+            scaled
+        )
     candidates = top_allowed(logits, settings.candidates, allowed)
     support = candidates if allowed is None or is_first else top(logits, settings.candidates)
     scaled = logits[support].astype(np.float64) / settings.temperature

@@ -29,7 +29,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, top_candidates
-from spd_lsp.models.logits import log_z, top_allowed
+from spd_lsp.models.logits import Shortlist, Wanted, log_z, top_allowed
 from spd_lsp.settings import Settings
 
 OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
@@ -59,8 +59,11 @@ class Model(Protocol):
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
         """Read a prompt, as far as it is not cached; `check` may raise to cancel. -> [V]"""
 
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]"""
+    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Floats | Shortlist:
+        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]
+
+        Or what is wanted of the logits, if the model can select that.
+        """
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
         """Read one more position in each of N rows, in one pass; a row holds the arguments of `step`. -> [N, V]
@@ -105,9 +108,11 @@ class NextPass(NamedTuple):
 
     ids: Sequence[int]
     weights: Floats | None = None  # None: a prompt, as far as it is not cached
+    wanted: Wanted | None = None  # of the logits; None: all of them
 
 
-Decoding = Generator[NextPass, Floats, DecodingResult]  # says what each pass reads, and is sent its logits [V]
+# Says what each pass reads, and is sent its logits [V], or what is wanted of them.
+Decoding = Generator[NextPass, Floats | Shortlist, DecodingResult]
 
 
 def superpose(
@@ -126,13 +131,15 @@ def superpose(
     while result is None:
         assert wanted is not None
         check()
-        ids, weights = wanted
-        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights)
+        ids, weights, selected = wanted
+        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights, selected)
         wanted, result = advance(decoding, logits)
     return result
 
 
-def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None, DecodingResult | None]:
+def advance(
+    decoding: Decoding, logits: Floats | Shortlist | None
+) -> tuple[NextPass | None, DecodingResult | None]:
     """Send the logits of a pass (None before the first); return the next pass, or the result."""
     try:
         return (next(decoding) if logits is None else decoding.send(logits)), None
@@ -145,6 +152,7 @@ def superposed_passes(request: DecodingRequest, settings: Settings, width: int =
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
+    assert isinstance(logits, np.ndarray), "nothing was selected of a prompt's logits"
     live, ended = _select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
@@ -154,7 +162,8 @@ def superposed_passes(request: DecodingRequest, settings: Settings, width: int =
             live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
         else:
-            logits = yield NextPass([draft.ids[-1] for draft in live], _superposition_weights(live))
+            ids = [draft.ids[-1] for draft in live]
+            logits = yield NextPass(ids, _superposition_weights(live), wanted_after(live, request, settings))
         passes += 1
         intermediate += live
         live, ended = _select_drafts(expand(logits, live, request, settings), request, settings, width)
@@ -187,7 +196,19 @@ def _superposition_weights(live: Sequence[Draft]) -> Floats:
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
+def wanted_after(live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Wanted | None:
+    """What `expand` needs of the logits that follow; None, all of them, where only some tokens may follow."""
+    if any(request.allowed(draft.ids) is not None for draft in live):
+        return None
+    wanted = Wanted(settings.candidates, settings.temperature)
+    if (ngrams := request.interpolation) is None or settings.interpolation != "linear":
+        return wanted
+    return wanted._replace(asked=lambda: ngrams.successors(ngram_histories(request, live), settings.candidates))
+
+
+def expand(
+    logits: Floats | Shortlist, live: Sequence[Draft], request: DecodingRequest, settings: Settings
+) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
     groups = _by_allowed(live, request)
     options = [_expand_alike(logits, *group, request, settings) for group in groups]
@@ -203,7 +224,11 @@ def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[I
 
 
 def _expand_alike(
-    logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
+    logits: Floats | Shortlist,
+    allowed: Ids | None,
+    live: Sequence[Draft],
+    request: DecodingRequest,
+    settings: Settings,
 ) -> Iterator[Draft]:
     """Yield the continuations of drafts that the same ids may follow."""
     histories = ngram_histories(request, live)  # [K, 8]
@@ -213,7 +238,7 @@ def _expand_alike(
 
 
 def score_logits(
-    logits: Floats,
+    logits: Floats | Shortlist,
     histories: Ids,
     interpolation: Interpolation | None,
     settings: Settings,
@@ -235,7 +260,7 @@ def score_logits(
 
 
 def _mix_candidates(
-    logits: Floats,
+    logits: Floats | Shortlist,
     histories: Ids,
     interpolation: Interpolation,
     settings: Settings,
@@ -248,6 +273,10 @@ def _mix_candidates(
     The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
     that a repository uses. Logits [V], shared by all drafts -> ids [C], log p_f [K, C].
     """
+    if isinstance(logits, Shortlist):  # any token may follow
+        candidates, places = np.unique(logits.ids, return_index=True)
+        p_f = interpolation.mix(histories, candidates, logits.probabilities(settings.temperature)[places])
+        return candidates, np.log(np.maximum(p_f, TINY))
     p = _softmax(logits, settings.temperature)  # [V]
     asked = p if allowed is None else _mask_disallowed(p, allowed)
     candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats
+from spd_lsp.models.logits import Wanted
 
 _MAX_DRAFT_STATES = 8  # where caches are states; siblings are mostly read soon after each other
 _WHOLE = np.ones(1)  # of a token that is not mixed with others
@@ -73,6 +74,7 @@ class ForwardInput:
     mixtures: Sequence[WeightedTokens] = ()  # N
     ids: Sequence[Sequence[int]] = ()  # [N, T]
     last_only: bool = False  # of the ids, compute the logits after the last one only
+    wanted: Wanted | None = None  # of the logits after the only mixture; None: all of them
 
 
 class Engine(ABC):
@@ -84,6 +86,7 @@ class Engine(ABC):
     chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
     most_prompts = 4  # that stay cached: as many files as one switches between
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
+    selects = False  # whether it makes a `Shortlist` of what is wanted of the logits after a step
     keeps_positions = True  # or else a cache that is cropped may be shorter, and only forks of one go on
 
     def __init__(self) -> None:
@@ -98,19 +101,22 @@ class Engine(ABC):
         """A Cache without positions."""
 
     @abstractmethod
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Any]:
         """Read the inputs of several requests, in one pass if the engine can.
 
-        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only.
+        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only; or
+        the `Shortlist` of what is wanted of them.
         """
 
     def forward(self, mixtures: Sequence[WeightedTokens], cache: Any) -> Floats:
         """Add one position to each of N rows; the logits after it. [N, V]."""
-        return self.forward_batch([ForwardInput(cache, mixtures)])[0]
+        logits: Floats = self.forward_batch([ForwardInput(cache, mixtures)])[0]
+        return logits
 
     def forward_ids(self, ids: Sequence[Sequence[int]], cache: Any, *, last_only: bool = False) -> Floats:
         """Add T ids to each of N rows: logits [N, T, V], or [N, 1, V] after the last one only."""
-        return self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
+        logits: Floats = self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
+        return logits
 
     def limit_threads(self, count: int) -> None:
         """Compute with this many threads at most; 0: as many as there are free cores."""
@@ -140,12 +146,16 @@ class Engine(ABC):
         logits: Floats = self.forward_ids([ids], cache, last_only=True)[0, -1]
         return logits
 
-    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
-        """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
+    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Any:
+        """Read one more position, the superposed embedding of these ids, and return the logits after it [V].
+
+        Or the `Shortlist` of what is wanted of them, if the engine `selects`.
+        """
         assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
         self.threads.look_around()
-        logits: Floats = self.forward([(ids, weights)], self.prompts[-1].cache)[0]
-        return logits
+        wanted = wanted if self.selects else None
+        [logits] = self.forward_batch([ForwardInput(self.prompts[-1].cache, [(ids, weights)], wanted=wanted)])
+        return logits if wanted else logits[0]
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read the last token of a draft, whose others were read since the last prefill; the logits after it [V].

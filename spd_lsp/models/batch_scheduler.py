@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from ngram_builders.arrays import Floats
 from spd_lsp.models.base import Engine, ForwardInput
 
 _MAX_BATCH = 32  # forward inputs
@@ -29,7 +28,7 @@ class QueuedInput:
 
     engine: BatchedEngine
     input: ForwardInput
-    logits: Future[Floats] = field(default_factory=Future)
+    logits: Future[Any] = field(default_factory=Future)
 
 
 class BatchedEngine(Engine):
@@ -41,6 +40,7 @@ class BatchedEngine(Engine):
         self.device = scheduler.engine.device
         self.forks_are_free = scheduler.engine.forks_are_free
         self.keeps_positions = scheduler.engine.keeps_positions
+        self.selects = scheduler.engine.selects
         self.predicts = scheduler.engine.predicts
         self.chunk = scheduler.engine.chunk
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)
@@ -59,10 +59,13 @@ class BatchedEngine(Engine):
         """As in `Engine`; all sessions have the same bound."""
         self.scheduler.engine.limit_threads(count)
 
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Any]:
         """As in `Engine`; other requests' inputs may be read in the same pass."""
-        queued = [self.scheduler.submit(QueuedInput(self, each)) for each in inputs]
-        return [logits.result() for logits in queued]
+        queued = [QueuedInput(self, each) for each in inputs]
+        with self.scheduler.changed:
+            self.scheduler.queue += queued
+            self.scheduler.changed.notify_all()
+        return [one.logits.result() for one in queued]
 
 
 class BatchScheduler:
@@ -85,13 +88,6 @@ class BatchScheduler:
         self.engines.add(engine)
         return engine
 
-    def submit(self, queued: QueuedInput) -> Future[Floats]:
-        """Queue an input; errors of its computation are raised by the future."""
-        with self.changed:
-            self.queue.append(queued)
-            self.changed.notify_all()
-        return queued.logits
-
     def _run(self) -> None:
         while True:
             batch = self._next_batch()
@@ -108,16 +104,14 @@ class BatchScheduler:
             while not self.queue:
                 self.changed.wait()
             deadline = time.perf_counter() + self.wait_seconds
-            while self._expects_more() and (left := deadline - time.perf_counter()) > 0:
+            while (left := deadline - time.perf_counter()) > 0:
+                if len(self.queue) >= _MAX_BATCH or self.expected <= {queued.engine for queued in self.queue}:
+                    break
                 self.changed.wait(left)
             batch = self.queue[:_MAX_BATCH]
             self.queue = self.queue[_MAX_BATCH:]
             self.expected = {queued.engine for queued in batch}
         return batch
-
-    def _expects_more(self) -> bool:
-        """Whether a request of the last batch is not back yet."""
-        return len(self.queue) < _MAX_BATCH and not self.expected <= {queued.engine for queued in self.queue}
 
     def _compute(self, batch: Sequence[QueuedInput]) -> None:
         """Compute a batch; if that fails, one by one, so that each request gets its own error."""

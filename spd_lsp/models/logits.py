@@ -1,15 +1,46 @@
-"""Logits to probabilities, and the likeliest of many tokens. V vocabulary."""
+"""Logits to probabilities, and the likeliest of many tokens.
+
+Legend: V vocabulary, n likeliest tokens, A tokens asked for.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 
 TOP_PARTS = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
+
+
+def _nothing() -> Ids:
+    return np.empty(0, np.int64)
+
+
+class Wanted(NamedTuple):
+    """What a decoder wants to know of the logits after a pass, where it does not want all of them."""
+
+    n: int  # likeliest tokens
+    tau: float = 1.0
+    asked: Callable[[], Ids] = (
+        _nothing  # others [A], looked up while the pass is computed; unknown ids are left out
+    )
+
+
+class Shortlist(NamedTuple):
+    """What was wanted: the n likeliest tokens, largest first, then those asked for, which may be among them."""
+
+    ids: Ids  # [n + A]
+    logits: Floats  # [n + A]
+    n: int
+    total: float  # sum_x exp((logit_x - largest) / tau)
+
+    def probabilities(self, tau: float) -> Floats:
+        """The softmax of all logits, of these tokens. [n + A]."""
+        return np.asarray(np.exp((self.logits - self.logits[0]) / np.float32(tau)) / np.float32(self.total))
 
 
 def log_softmax(x: Floats) -> Floats:

@@ -109,6 +109,15 @@ def test_passes_are_the_tokens_of_the_longest_text_whatever_k_is_and_however_man
     assert passes_of(llama, lambda: written(llama, prompts, k, 9)) == 9
 
 
+def test_candidates_of_all_prompts_are_copied_to_the_host_at_once(llama, monkeypatch):
+    copies, cpu = [], torch.Tensor.cpu
+    prompts = [ids_of(5, seed) for seed in range(8)]  # of one length
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "cpu", lambda tensor: copies.append(len(tensor)) or cpu(tensor))
+        written(llama, prompts, tokens=9)
+    assert copies == [8] * 9
+
+
 def test_texts_that_end_cost_no_further_pass_and_are_padded(llama):
     """Each prompt is done when the decoder says so; the batch when its last is."""
     eos = list(range(0, VOCABULARY, 3))

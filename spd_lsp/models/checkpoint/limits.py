@@ -10,6 +10,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 
 _GIB = 1 << 30
+_COMPUTED = {"F64", "F32", "F16", "BF16"}  # become the type that is computed with
 
 
 class DoesNotFit(UserError):
@@ -17,11 +18,21 @@ class DoesNotFit(UserError):
 
 
 def memory_needed(folder: Path, bytes_each: int = 4) -> int:
-    """About how many bytes the weights in a folder take, which are computed in 32 bits on a CPU."""
+    """About how many bytes the weights in a folder take, which are computed in 32 bits on a CPU.
+
+    Packed ones, of 8 bits or fewer each, stay as they are stored: bitsandbytes, GPTQ, AWQ and their like.
+    """
     from huggingface_hub import get_local_safetensors_metadata
 
     try:
-        return bytes_each * sum(get_local_safetensors_metadata(folder).parameter_count.values())
+        files = get_local_safetensors_metadata(folder).files_metadata.values()
+        return sum(
+            bytes_each * one.parameter_count
+            if one.dtype in _COMPUTED
+            else one.data_offsets[1] - one.data_offsets[0]
+            for file in files
+            for one in file.tensors.values()
+        )
     except Exception:  # of many kinds; a damaged file is reported as it is opened
         return 0
 

@@ -1,7 +1,9 @@
 """Any causal language model in transformers, on a CPU or a GPU; the steps of several requests are one pass.
 
+Of the logits after a step, what is wanted is selected where they are: few numbers are copied to the host, once.
+
 Legend: N rows of one text, R rows of all, T positions, L those of the longest text, M mixed tokens, D width,
-V vocabulary.
+V vocabulary, A tokens asked for.
 """
 
 from __future__ import annotations
@@ -15,10 +17,15 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
-from ngram_builders.arrays import Floats
+from ngram_builders.arrays import Floats, Ids
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput, WeightedTokens
+from spd_lsp.models.logits import Shortlist, Wanted
+
+_ROOM = 256  # positions for which a cache gets memory at once
+_SPARE = 16  # tokens beyond the likeliest, in case several are as likely as the last of these
 
 
 class TransformersEngine(Engine):
@@ -28,6 +35,7 @@ class TransformersEngine(Engine):
         self.network = network
         self.device = torch.device(network.device)
         self.chunk = 16 if self.device.type == "cpu" else 512
+        self.selects = self.device.type != "mps"  # which shares its memory with the host
         config = network.config.get_text_config()
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = network.get_input_embeddings().num_embeddings
@@ -36,10 +44,10 @@ class TransformersEngine(Engine):
 
     def new_cache(self) -> TransformersCache:
         """As in `Engine`."""
-        return TransformersCache(DynamicCache())
+        return TransformersCache(_new_kv())
 
     @torch.inference_mode()
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats | Shortlist]:
         """As in `Engine`: the steps of all requests in one pass, and each prompt in one of its own."""
         for each in inputs:
             self._check_ids(each)
@@ -63,44 +71,92 @@ class TransformersEngine(Engine):
 
     def _forward_ids(self, each: ForwardInput) -> Floats:
         ids = torch.tensor([list(row) for row in each.ids], device=self.device)  # [N, T]
-        return self._run(each.cache, input_ids=ids, logits_to_keep=1 if each.last_only else 0)  # 0 keeps all
+        kept = 1 if each.last_only else 0  # 0 keeps all
+        return np.asarray(_on_host(self._run(each.cache, input_ids=ids, logits_to_keep=kept).float()))
 
-    def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+    def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats | Shortlist]:
         """Models whose positions are not given to them read one request's rows in each pass."""
-        if len(inputs) > 1 and self.takes_positions:
-            return self._step_together(inputs)
-        return [self._step(each) for each in inputs]
-
-    def _step(self, each: ForwardInput) -> Floats:
-        embeds = superpose_embeddings(self.network, each.mixtures)
-        return np.asarray(self._run(each.cache, inputs_embeds=embeds[:, None])[:, 0])
-
-    def _step_together(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
-        """One step of the rows of several requests. [N, V] for each."""
+        if not self.takes_positions and len(inputs) > 1:
+            return [answer for each in inputs for answer in self._step_all([each])]
+        if not inputs:
+            return []
         embeds = superpose_embeddings(self.network, [mixture for each in inputs for mixture in each.mixtures])
-        logits = _as_floats(_padded_step(self.network, embeds, [each.cache.kv for each in inputs]))
-        ends = np.cumsum([len(each.mixtures) for each in inputs])[:-1]
-        return [np.array(rows) for rows in np.split(logits, ends)]  # no request keeps what others got
+        if len(inputs) == 1:
+            logits = self._run(inputs[0].cache, inputs_embeds=embeds[:, None])[:, 0]
+        else:
+            logits = _padded_step(self.network, embeds, [each.cache.kv for each in inputs])
+        parts = torch.split(logits, [len(each.mixtures) for each in inputs])
+        return answers(parts, [each.wanted for each in inputs])
 
-    def _run(self, cache: TransformersCache, **inputs: Any) -> Floats:
+    def _run(self, cache: TransformersCache, **inputs: Any) -> torch.Tensor:
         """One pass over new positions, added to their cache. [N, T, V]."""
-        return _as_floats(self.network(**inputs, past_key_values=cache.kv, use_cache=True).logits)
+        logits: torch.Tensor = self.network(**inputs, past_key_values=cache.kv, use_cache=True).logits
+        return logits
 
 
 def superpose_embeddings(network: Any, mixtures: Sequence[WeightedTokens]) -> torch.Tensor:
-    """x~ = sum_i gamma_i z_i of each mixture, z_i the input embedding as the model itself scales it. [N, D]."""
+    """x~ = sum_i gamma_i z_i of each mixture, z_i the input embedding as the model itself scales it. [R, D]."""
     embedding = network.get_input_embeddings()
-    rows = []
-    for ids, weights in mixtures:
-        z = embedding(torch.tensor(list(ids), device=embedding.weight.device))  # [M, D]
-        gamma = torch.as_tensor(np.asarray(weights), dtype=z.dtype, device=z.device)  # [M]
-        rows.append(gamma @ z)
-    return torch.stack(rows)
+    sent = np.zeros((2, len(mixtures), max(len(ids) for ids, _ in mixtures)), np.int32)  # [2, R, M]
+    for row, (ids, weights) in enumerate(mixtures):
+        sent[0, row, : len(ids)] = ids
+        sent[1, row, : len(ids)] = np.asarray(weights, np.float32).view(np.int32)
+    tokens, gamma = _on_device(sent, embedding.weight.device)
+    z = embedding(tokens)  # [R, M, D]
+    mixed: torch.Tensor = (gamma.view(torch.float32).to(z.dtype)[:, None] @ z)[:, 0]
+    return mixed
 
 
-def _as_floats(logits: torch.Tensor) -> Floats:
-    """Logits as an array on the host."""
-    return np.asarray(logits.float().cpu().numpy())
+def answers(parts: Sequence[torch.Tensor], wanted: Sequence[Wanted | None]) -> list[Floats | Shortlist]:
+    """What is wanted of the logits of each request: a shortlist of [1, V], or all of [N, V]."""
+    selected = [(part, what) for part, what in zip(parts, wanted, strict=True) if what]
+    shortlists = iter(
+        _select(torch.cat([part for part, _ in selected]), [what for _, what in selected]) if selected else ()
+    )
+    return [
+        next(shortlists) if what else np.array(_on_host(part.float()))  # no request keeps what others got
+        for part, what in zip(parts, wanted, strict=True)
+    ]
+
+
+def _select(logits: torch.Tensor, wanted: Sequence[Wanted]) -> list[Shortlist]:
+    """The shortlist of each row of logits [R, V]; of equally likely tokens, those with the lowest ids."""
+    logits = logits.float()
+    size = logits.shape[1]
+    most = min(size, max(one.n for one in wanted) + _SPARE)
+    values, places = logits.topk(most)  # [R, most]
+    # While that is computed, n-grams are looked up.
+    asked = [ids[(ids >= 0) & (ids < size)] for ids in (one.asked() for one in wanted)]
+    sent = np.zeros((len(wanted), 1 + max(map(len, asked))), np.int32)  # [R, 1 + A]
+    sent[:, 0] = np.array([one.tau for one in wanted], np.float32).view(np.int32)
+    for row, ids in zip(sent, asked, strict=True):
+        row[1 : 1 + len(ids)] = ids
+    received = _on_device(sent, logits.device)
+    tau = received[:, :1].view(torch.float32)
+    total = ((logits - values[:, :1]) / tau).exp().sum(dim=1, keepdim=True)
+    numbers = torch.cat([total, values, logits.gather(1, received[:, 1:].long())], dim=1)
+    found = _on_host(torch.cat([places.int(), numbers.view(torch.int32)], dim=1))  # [R, most + 1 + most + A]
+    return [_shortlist(row, most, one.n, ids) for row, one, ids in zip(found, wanted, asked, strict=True)]
+
+
+def _shortlist(row: Any, most: int, n: int, asked: Ids) -> Shortlist:
+    """A shortlist of what was copied: `most` ids, the total, as many logits, and those of what was asked."""
+    ids = row[:most].astype(np.int64)
+    total, numbers = row[most:].view(np.float32)[0], row[most + 1 :].view(np.float32)
+    likeliest = np.lexsort((ids, -numbers[:most]))[:n]
+    logits = np.concatenate([numbers[likeliest], numbers[most : most + len(asked)]])
+    return Shortlist(np.concatenate([ids[likeliest], asked]), logits, len(likeliest), float(total))
+
+
+def _on_device(numbers: Any, device: torch.device) -> torch.Tensor:
+    """An array on a device; the host waits for nothing that is computed there."""
+    tensor = torch.from_numpy(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def _on_host(tensor: torch.Tensor) -> Any:
+    """A tensor as an array on the host, which waits for it: the one place where it does."""
+    return tensor.cpu().numpy()
 
 
 class TransformersCache:
@@ -120,7 +176,7 @@ class TransformersCache:
     def crop(self, length: int) -> None:
         """As in `Cache`, layer by layer: an interrupted pass has added to some of them only."""
         if length == 0:
-            self.kv = DynamicCache()
+            self.kv = _new_kv()
         layers: list[Any] = self.kv.layers
         for layer in layers:
             surplus = layer.get_seq_length() - length
@@ -128,9 +184,12 @@ class TransformersCache:
                 layer.crop(-surplus)  # negative: so many positions less
 
     def fork(self, length: int) -> TransformersCache:
-        """As in `Cache`. Layers replace their tensors and never write into them, so that nothing is copied."""
+        """As in `Cache`. Nothing is copied until one of both goes on."""
         forked = TransformersCache(copy.copy(self.kv))
-        forked.kv.layers = [copy.copy(layer) for layer in self.kv.layers]
+        layers: list[Any] = self.kv.layers
+        for layer in layers:
+            layer.owns_room = False
+        forked.kv.layers = [copy.copy(layer) for layer in layers]
         forked.crop(length)
         return forked
 
@@ -139,6 +198,37 @@ class TransformersCache:
         selected = self.fork(self.length)
         selected.kv.batch_select_indices(torch.tensor(list(parents)))
         return selected
+
+
+def _new_kv() -> DynamicCache:
+    kv = DynamicCache()
+    kv.layer_class_to_replicate = _RoomyLayer
+    return kv
+
+
+class _RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """Keys and values in memory with room behind them for new positions: the others stay where they are."""
+
+    keys: Any
+    values: Any
+    room: Sequence[torch.Tensor] = ()  # of which keys and values are the beginning
+    owns_room = False  # or else a fork may see what is written
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Add positions; all keys and values [N, H, T, C]."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        added = key_states, value_states
+        length = self.get_seq_length()
+        end = length + key_states.shape[-2]
+        if not self.owns_room or end > self.room[0].shape[-2]:
+            before = (self.keys, self.values) if length else [new[:, :, :0] for new in added]
+            self.room = [pad(kv, (0, 0, 0, end - length + _ROOM)) for kv in before]
+            self.owns_room = True
+        for room, new in zip(self.room, added, strict=True):
+            room[:, :, length:end] = new
+        self.keys, self.values = (room[:, :, :end] for room in self.room)
+        return self.keys, self.values
 
 
 def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCache]) -> torch.Tensor:
@@ -150,7 +240,7 @@ def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCach
     rows = [len(first.keys) for first, *_ in layers]
     lengths = [text.get_seq_length() for text in texts]
     longest = max(lengths)
-    row_lengths = torch.tensor(np.repeat(lengths, rows), device=embeds.device)  # [R]
+    row_lengths = _on_device(np.repeat(lengths, rows), embeds.device)  # [R]
     places = torch.arange(longest + 1, device=embeds.device)  # [L + 1]
     together = _join(layers, longest)
     out = network(

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
+from transformers.utils.import_utils import is_accelerate_available
 
-from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ThreadCounts
 from spd_lsp.models.checkpoint.download import offline
@@ -66,9 +66,10 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
     """Load the weights, put them on a device and choose an engine; `DoesNotFit` if memory does not suffice."""
     try:
         dtype = _choose_dtype(device)
-        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-        check_memory(folder.name, memory_needed(folder, dtype.itemsize), free, str(device))
-        network = _load_network(folder, config, dtype).to(device)
+        cards = _choose_cards(device, folder.name, memory_needed(folder, dtype.itemsize))
+        network = _load_network(folder, config, dtype, cards)
+        if not cards:
+            network = network.to(device)
         if dtype == torch.float32:  # others moved to a GPU
             _copy_mapped_weights(network)
         engine = TransformersEngine(network)
@@ -95,8 +96,30 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
     return engine
 
 
-def _load_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
-    """The network with the weights of a folder; `UserError` unless it has them all, and no NaN among them."""
+def _choose_cards(device: torch.device, name: str, needed: int) -> dict[int, int]:
+    """The free bytes of each card over which a model is spread, since one has too few; none if the device will do.
+
+    A card that was named by its number is not left. `DoesNotFit` if memory does not suffice.
+    """
+    if device.type != "cuda":
+        check_memory(name, needed, free_memory(), str(device))
+        return {}
+    free = torch.cuda.mem_get_info(device)[0]
+    if needed <= free or device.index is not None or torch.cuda.device_count() < 2:
+        check_memory(name, needed, free, str(device))
+        return {}
+    cards = {number: torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())}
+    check_memory(name, needed, sum(cards.values()), f"all {len(cards)} GPUs together")
+    if not is_accelerate_available():
+        raise DoesNotFit(f"{name} fits on {len(cards)} GPUs together only; install accelerate to spread it")
+    return cards
+
+
+def _load_network(folder: Path, config: Any, dtype: torch.dtype, cards: dict[int, int]) -> Any:
+    """The network with the weights of a folder; `UserError` unless it has them all, and no NaN among them.
+
+    cards: over which it is spread; without any it is on the CPU.
+    """
     opened: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -106,6 +129,8 @@ def _load_network(folder: Path, config: Any, dtype: torch.dtype) -> Any:
         trust_remote_code=False,
         attn_implementation=None,  # transformers' choice, not the config's, which may name kernels to fetch
         experts_implementation=None,
+        device_map="auto" if cards else None,
+        max_memory=cards or None,
         output_loading_info=True,
         ignore_mismatched_sizes=True,  # they are named below
     )
@@ -127,7 +152,10 @@ def _check_predictions(engine: Engine, network: Any) -> None:
     """Raise if a first pass does not give numbers, or if later tokens change the logits of earlier ones."""
     embedding = network.get_input_embeddings().weight
     folder = network.config.name_or_path
-    logits = _logits_of_two_texts(engine, len(embedding))
+    # Two texts with a common prefix are read in one pass of one shape.
+    ids = [(7919 * number + 13) % len(embedding) for number in range(_PROBE_LENGTH)]  # from all over it
+    other = [*ids[:_COMMON_PREFIX], *ids[_COMMON_PREFIX:][::-1]]
+    logits = engine.forward_ids([ids, other], engine.new_cache())  # [2, T, V]
     if np.isnan(logits).any() or not np.isfinite(logits.max(axis=-1)).all():
         raise _unusable(folder, "its predictions are not numbers; restore the files, or try another --device")
     rounding = max(_ROUNDING, _ROUNDING_ULPS * torch.finfo(embedding.dtype).eps)
@@ -136,13 +164,6 @@ def _check_predictions(engine: Engine, network: Any) -> None:
     if differ.all():
         reason = "each token sees those that follow it, as in an encoder; choose a causal language model"
         raise _unusable(folder, reason)
-
-
-def _logits_of_two_texts(engine: Engine, vocabulary: int) -> Floats:
-    """The logits of two texts with a common prefix, read in one pass of one shape. [2, T, V]."""
-    ids = [(7919 * number + 13) % vocabulary for number in range(_PROBE_LENGTH)]  # from all over it
-    other = [*ids[:_COMMON_PREFIX], *ids[_COMMON_PREFIX:][::-1]]
-    return engine.forward_ids([ids, other], engine.new_cache())
 
 
 def _unusable(folder: Path | str, reason: str) -> UserError:

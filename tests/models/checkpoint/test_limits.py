@@ -20,6 +20,17 @@ def test_what_fits_passes_and_what_does_not_is_refused_with_numbers(tmp_path: Pa
         check_memory("a", needed, 3 << 30, "cpu")
 
 
+def test_packed_weights_count_as_they_are_stored(tmp_path: Path) -> None:
+    """GPTQ and AWQ store eight weights of 4 bits in an integer of 32, bitsandbytes two in a byte."""
+    packed = {"qweight": torch.zeros(1000, dtype=torch.int32), "absmax": torch.zeros(500, dtype=torch.uint8)}
+    packed["fp8"] = torch.zeros(100, dtype=torch.float8_e4m3fn)
+    packed["mask"] = torch.zeros(30, dtype=torch.bool)
+    packed["scales"] = torch.zeros(10, dtype=torch.float16)
+    save_file(packed, tmp_path / "model.safetensors")
+    assert memory_needed(tmp_path, 2) == 4000 + 500 + 100 + 30 + 2 * 10
+    assert memory_needed(tmp_path, 4) == 4000 + 500 + 100 + 30 + 4 * 10
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff" * 20, b"\x02\0\0\0\0\0\0\0[]", b"\x04\0\0\0\0\0\0\0{}"])
 def test_damaged_weights_count_as_nothing_until_they_are_opened(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)

@@ -84,6 +84,35 @@ def test_a_row_continues_its_parent(network):
     close(last[2], one_row(network, ids, [rows[2], later[1], rows[2]])[2])
 
 
+def test_a_step_leaves_what_was_read_where_it_is(network):
+    """Only the new position is written, whatever the length of the prompt; again after the drafts are dropped."""
+    model = TransformersEngine(network)
+    ids = ids_of(20)
+    model.prefill(ids)
+    layers = model.prompts[-1].cache.kv.layers
+    places = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in layers]
+    for token in (5, 7):
+        close(model.step([token], np.ones(1)), plain_logits(network, [*ids, token]))
+        assert [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in layers] == places
+        model.crop(20)
+    model.prefill([*ids, *ids_of(300, 1)])  # more than there was room for
+    close(model.step([5], np.ones(1)), plain_logits(network, [*ids, *ids_of(300, 1), 5]))
+
+
+def test_what_forks_and_their_origin_read_is_their_own(network):
+    """In whatever order they write behind the positions that they share."""
+    model = TransformersEngine(network)
+    ids = ids_of(20)
+    model.prefill(ids)
+    origin = model.prompts[-1].cache
+    caches = {5: origin.fork(20), 7: origin, 9: origin.fork(20)}
+    for token, cache in caches.items():
+        model.forward([([token], np.ones(1))], cache)
+    for token, cache in caches.items():
+        found = model.forward([([token + 1], np.ones(1))], cache)[0]
+        close(found, plain_logits(network, [*ids, token, token + 1]))
+
+
 @pytest.mark.parametrize("wrong", [[96], [-1], [2**40]])
 def test_an_id_that_the_model_does_not_have_is_refused_and_leaves_every_cache_as_it_was(network, wrong):
     """A GPU that is asked for a row beyond a table gives up for good: it must not come to that."""

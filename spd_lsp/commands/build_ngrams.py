@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.command_options import model_option, print_status, with_settings
 from spd_lsp.commands import skipped_files
-from spd_lsp.commands.ngrams import ask, open_registry
+from spd_lsp.commands.ngrams import ask, load_tokens, open_registry
 from spd_lsp.extras import install_command
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.output.progress import ReportProgress, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
-    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _PATH = click.Path(path_type=Path)
 
@@ -36,7 +38,7 @@ _PATH = click.Path(path_type=Path)
     help="Also include matching files, such as deps/lua/ or *_pb2.py. GLOB is a .gitignore pattern. Repeatable.",
 )
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip matching files. Repeatable.")
-@click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokenizer is used.")
+@model_option("Model that will read the table.")
 @click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--replace", is_flag=True, help="Replace a table of the same name from another repository.")
 @click.option("--list-skipped", is_flag=True, help="List the skipped files and build nothing.")
@@ -62,9 +64,9 @@ _PATH = click.Path(path_type=Path)
     metavar="NAME=VALUE",
     help="Option for sbatch, such as partition=cpu. Repeatable.",
 )
-@click.pass_context
+@with_settings
 def build_ngrams(
-    context: click.Context,
+    settings: Settings,
     /,
     repos: tuple[Path, ...],
     language: str | None,
@@ -90,24 +92,26 @@ def build_ngrams(
     if not corpora and (given := [option for option in tasks if tasks[option]]):
         raise UserError(f"--{given[0]} is for --corpus; add --corpus ADDRESS")
     if not repos and not corpora:
-        raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
+        raise click.MissingParameter(
+            ctx=click.get_current_context(), param_hint="'REPO...'", param_type="argument"
+        )
     selection = Selection(language and check_language(language), include, exclude)
     if why is not None:
         click.echo(skipped_files.explain(why, repos, selection))
         return
     if options["name"] and not (list_skipped or replace):
-        _check_replacement(context.obj, options["name"], repos, corpora)
+        _check_replacement(settings, options["name"], repos, corpora)
     try:
         with progress() as report:
             if list_skipped:
                 output = "\n".join(skipped_files.list_skipped(repos, selection, report))
             elif corpora:
-                output = _count_corpora(context.obj, corpora, report, options["name"], options["model"], **tasks)
+                output = _count_corpora(settings, corpora, report, options["name"], **tasks)
             else:
-                output = describe_build(count(context.obj, repos, report, selection=selection, **options))
+                output = describe_build(count(settings, repos, report, selection=selection, **options))
     except KeyboardInterrupt:
-        click.echo("interrupted: the table is unchanged; run the same command to continue", err=True)
-        context.exit(130)
+        print_status("interrupted: the table is unchanged; run the same command to continue")
+        sys.exit(130)
     if output:
         click.echo(output)
 
@@ -118,28 +122,20 @@ def count(
     report: ReportProgress,
     *,
     name: str | None,
-    model: str,
     **options: Any,
 ) -> BuildSummary:
-    """Run the build."""
+    """Run the build, for the model that the settings name."""
     from ngram_builders.build import build
-    from spd_lsp.models.checkpoint.hub import absolute_model_name
 
-    tokens = _load_tokens(model)
-    options |= {
-        "token_space": tokens.space,
-        "registry": open_registry(settings),
-        "report": report,
-    }
-    return build(repos, name, tokens.encode_batch, model=absolute_model_name(model), **options)
+    tokens = load_tokens(settings.model)
+    options |= {"token_space": tokens.space, "registry": open_registry(settings), "report": report}
+    return build(repos, name, tokens.encode_batch, model=absolute_model_name(settings.model), **options)
 
 
 def _count_corpora(
-    settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, model: str, **tasks: Any
+    settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, **tasks: Any
 ) -> str:
     """Build from corpora, or submit that, and say what was done."""
-    from spd_lsp.models.checkpoint.hub import absolute_model_name
-
     try:
         from ngram_builders.corpora import build_corpora
     except ModuleNotFoundError as error:
@@ -152,21 +148,15 @@ def _count_corpora(
     if len(slurm) < len(tasks["slurm"]):
         raise UserError(f"--slurm takes options of sbatch, each once, such as partition=cpu; not {tasks['slurm']}")
     tasks |= {"slurm": slurm, "registry": open_registry(settings), "report": report}
-    tasks |= {"model": absolute_model_name(model), "token_space": _load_tokens(model).space}
-    made = build_corpora(corpora, name, partial(_make_encoder, absolute_model_name(model)), **tasks)
+    model = absolute_model_name(settings.model)
+    tasks |= {"model": model, "token_space": load_tokens(model).space}
+    made = build_corpora(corpora, name, partial(_make_encoder, model), **tasks)
     return made if isinstance(made, str) else describe_build(made)
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
     """Return a model's encoder; tasks find this function by its name."""
-    return _load_tokens(model).encode_batch
-
-
-def _load_tokens(model: str) -> ModelTokenizer:
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
-    return ModelTokenizer(locate(model))
+    return load_tokens(model).encode_batch
 
 
 def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str] = ()) -> None:

@@ -12,6 +12,10 @@ from click.core import ParameterSource
 from spd_lsp.settings import FIELDS, Settings
 
 
+class _ConfigError(click.ClickException):
+    exit_code = 2  # as for a wrong option
+
+
 class Choices(NamedTuple):
     """The settings in use, where those that are not defaults come from, and what is wrong in the file."""
 
@@ -51,7 +55,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def call(choices: Choices, **options: Any) -> None:
         if choices.problems and not options.get("ends_with_input"):  # then the server that started it has said so
-            raise click.UsageError("\n".join(choices.problems))
+            raise _ConfigError("\n".join(choices.problems))
         command(choices.settings, **options)
 
     return with_choices(call)

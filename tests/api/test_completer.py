@@ -134,15 +134,15 @@ def test_with_lets_go_of_the_model(tmp_path):
         model = weakref.ref(completer._pipeline.model)
         assert completer.complete(CODE, len(CODE))
     assert model() is None
-    with pytest.raises(ValueError, match="was closed; open another with spd_lsp.load"):
+    with pytest.raises(ValueError, match=r"was closed; open another with spd_lsp.load"):
         completer.complete(CODE, len(CODE))
 
 
 def test_a_block_is_written_unless_it_is_not_wanted(completer):
-    opened = "class Shape:\n    def area(self"
+    opened = "def names(path):"
     whole, line = (completer.complete(opened, len(opened), path="a.py", block=block) for block in (True, False))
-    assert whole[0].text.startswith(line[0].text + "\n")
-    assert whole.items[1:] == line.items[1:] and whole.passes > line.passes
+    assert whole[0].text.startswith(line[0].text)
+    assert whole.items[1:] == line.items[1:] != () and whole.passes > line.passes
 
 
 @pytest.mark.parametrize("cursor", [-1, len(CODE) + 1])
@@ -155,7 +155,7 @@ def test_settings_are_those_of_editors_and_wrong_ones_are_named(completer):
     assert completer.settings.drafts == 4
     with pytest.raises(TypeError, match="'draft' is not a setting; did you mean 'drafts'"):
         spd_lsp.load(draft=3)
-    with pytest.raises(TypeError, match="'colour' is not a setting; editors/README.md lists them"):
+    with pytest.raises(TypeError, match=r"'colour' is not a setting; editors/README.md lists them"):
         spd_lsp.load(colour="red")
     wrong = {"drafts": 30, "alpha": 5, "temperature": 0, "candidates": 0, "device": "gpu", "max_tokens": "8"}
     for name, value in wrong.items():

@@ -150,7 +150,9 @@ def test_complete_marks_what_only_begins_a_line(invoke, tmp_path):
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
     place, superposed = f"{program}:{END_OF_PROGRAM}", "decoder=superposed"
-    shown = invoke("complete", place, ("-k", "--drafts")[k % 2], k, "--json", "--max-tokens", 6, "--set", superposed).stdout
+    shown = invoke(
+        "complete", place, ("-k", "--drafts")[k % 2], k, "--json", "--max-tokens", 6, "--set", superposed
+    ).stdout
     answer = json.loads(shown)
     assert 1 <= len(answer["completions"]) <= k
     assert answer["passes"] == answer["tokens"] <= 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,36 +177,18 @@ def describe_build(summary: BuildSummary) -> str:
     """Describe what was counted, what that took, what was skipped and why, and where the table is."""
     lines = [
         f"{summary.name}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
-        f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s",
-        *_describe_work(summary),
-        *_describe_masked(summary.masked),
-        _describe_skipped(summary.skipped),
-        f"table: {summary.path}",
+        f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s"
     ]
-    return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
-
-
-def _describe_work(summary: BuildSummary) -> list[str]:
-    """Describe what was new, if that is known."""
     if not summary.changed:
-        return ["nothing has changed since the last build"]
-    if not summary.encoded and not summary.reused:
-        return []
-    speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
-    line = f"tokenized: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
-    return [line + (f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else "")]
-
-
-def _describe_masked(lines: int) -> list[str]:
-    if not lines:
-        return []
-    return [
-        f"masked: {lines:,} lines that look like secrets"
-        if lines > 1
-        else "masked: 1 line that looks like a secret"
-    ]
-
-
-def _describe_skipped(skipped: Mapping[str, int]) -> str:
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()))
-    return f"skipped: {counts or 'nothing'}"
+        lines.append("nothing has changed since the last build")
+    elif summary.encoded or summary.reused:  # else that is not known
+        speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
+        unchanged = f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else ""
+        took = f"{summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
+        lines.append(f"tokenized: {summary.encoded:,} tokens in {took}{unchanged}")
+    if summary.masked:
+        what = "that look like secrets" if summary.masked > 1 else "that looks like a secret"
+        lines.append(f"masked: {format_count(summary.masked, 'line')} {what}")
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.skipped.items()))
+    lines += [f"skipped: {skipped or 'nothing'}", f"table: {summary.path}"]
+    return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)

@@ -153,26 +153,16 @@ def _as_table(answer: CompletionResult) -> str:
 def _as_object(answer: CompletionResult, model: str) -> str:
     """What a program needs of it; `spd_lsp/README.md` describes each field."""
     completions = [
-        {
-            "text": one.text,
-            "probability": one.shown_probability,
-            "kind": one.kind,
-            "ends": one.ends,
-            "place": one.place,
-            "files": one.match.files if one.match else 0,
-        }
+        {name: getattr(one, name) for name in ("text", "kind", "ends", "place")}
+        | {"probability": one.shown_probability, "files": one.match.files if one.match else 0}
         for one in answer.completions
     ]
-    costs = {name: getattr(answer, name) for name in ("fill_format", "passes", "tokens", "prompt_tokens")}
+    facts = "reason withheld problems ngrams fill_format passes tokens prompt_tokens"
     return as_json(
         {
             "completions": completions,
-            "reason": answer.reason,
-            "withheld": answer.withheld,
-            "problems": list(answer.problems),
             "model": model,
-            "ngrams": list(answer.ngrams),
-            **costs,
+            **{name: getattr(answer, name) for name in facts.split()},
             "milliseconds": round(answer.seconds * 1000, 1),
         }
     )

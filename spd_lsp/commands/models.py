@@ -14,6 +14,7 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_completer
+from spd_lsp.config_file import config_path
 from spd_lsp.extras import install_command, missing_for_models
 from spd_lsp.models.checkpoint.download import fetch, list_files
 from spd_lsp.models.checkpoint.gguf_parts import whole_name
@@ -95,7 +96,7 @@ def get_model(name: str, prints_json: bool) -> None:
     click.echo(f"{model} is here. To use it, set `model` to this name:")
     click.echo(f'  VS Code: "spd-lsp.model": "{model}", or "Choose the model" in its menu')
     click.echo(f'  Neovim: init_options = {{ model = "{model}" }}, or :SpdModel')
-    click.echo(f"  commands: --model {model}")
+    click.echo(f'  everywhere: model = "{model}" in {config_path()}')
 
 
 def _fetched(name: str, report: Callable[[str], None]) -> str:

@@ -69,7 +69,11 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"\b\nConfiguration file: {config_path()}",
+)
 @click.version_option(__version__, "-V", "--version", message="spd-lsp %(version)s")
 @click.option(
     "--data-dir",

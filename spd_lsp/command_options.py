@@ -72,15 +72,8 @@ def setting_option(*names: str) -> Callable[[Callable[..., None]], Callable[...,
 
 def model_option(description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The option of every command that needs a model or its tokenizer."""
-    return click.option(
-        "--model",
-        envvar="SPD_LSP_MODEL",
-        show_envvar=True,
-        default="starter",
-        show_default=True,
-        metavar="M",
-        help=description,
-    )
+    shown: dict[str, Any] = {"show_default": True, "show_envvar": True, "metavar": "M", "help": description}
+    return click.option("--model", envvar="SPD_LSP_MODEL", default="starter", **shown)
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:

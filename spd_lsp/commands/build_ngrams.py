@@ -32,10 +32,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the folder's name).")
 @click.option("--language", metavar="L", help="Include only this language, such as python.")
 @click.option(
-    "--include",
-    multiple=True,
-    metavar="GLOB",
-    help="Also include matching files, such as deps/lua/ or *_pb2.py. GLOB is a .gitignore pattern. Repeatable.",
+    "--include", multiple=True, metavar="GLOB", help="Also include matching files, such as *_pb2.py. Repeatable."
 )
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip matching files. Repeatable.")
 @model_option("Model that will read the table.")
@@ -43,26 +40,14 @@ _PATH = click.Path(path_type=Path)
 @click.option("--replace", is_flag=True, help="Replace a table of the same name from another repository.")
 @click.option("--list-skipped", is_flag=True, help="List the skipped files and build nothing.")
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why FILE is included or skipped.")
+@click.option("--corpus", "corpora", multiple=True, metavar="ADDRESS", help="Build from a corpus. Repeatable.")
 @click.option(
-    "--corpus",
-    "corpora",
-    multiple=True,
-    metavar="ADDRESS",
-    help="Build from a corpus: a folder, or .jsonl or .parquet files with a `text` field. ADDRESS is a path or an "
-    "fsspec address such as s3://bucket/code. Repeatable.",
+    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler of the tasks of a corpus."
 )
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of its tasks that run at once.")
+@click.option("--folder", metavar="DIR", type=_PATH, help="Its working folder. All machines must share it.")
 @click.option(
-    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler for the tasks of --corpus."
-)
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of --corpus tasks that run at once.")
-@click.option(
-    "--folder", metavar="DIR", type=_PATH, help="Working folder of --corpus. All machines must share it."
-)
-@click.option(
-    "--slurm",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Option for sbatch, such as partition=cpu. Repeatable.",
+    "--slurm", multiple=True, metavar="NAME=VALUE", help="Option for sbatch, such as partition=cpu. Repeatable."
 )
 @with_settings
 def build_ngrams(
@@ -80,7 +65,8 @@ def build_ngrams(
 ) -> None:
     """Build or update an n-gram table of your code.
 
-    REPO is a repository or any folder of source files.
+    REPO is a repository or any folder of source files, and GLOB a .gitignore pattern. A corpus is a folder, or
+    .jsonl or .parquet files with a `text` field. ADDRESS is its path or an fsspec address such as s3://bucket/code.
     """
     from ngram_builders.sources.language_ids import check_language
     from ngram_builders.sources.rules.selection import Selection

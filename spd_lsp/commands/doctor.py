@@ -61,9 +61,8 @@ def _check_choices(choices: Choices) -> Iterator[Finding]:
     for problem in choices.problems:
         yield Finding("configuration", problem, is_error=True)
     if not choices.problems:
-        yield Finding(
-            "configuration", f"{config_path()}{'' if config_path().exists() else ', which is not there'}"
-        )
+        absent = "" if config_path().exists() else ", which is not there"
+        yield Finding("configuration", f"{config_path()}{absent}")
     for name, origin in choices.origins.items():
         if (value := getattr(choices.settings, name)) != FIELDS[name].default:
             yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")

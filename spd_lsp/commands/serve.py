@@ -31,28 +31,16 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     metavar="[PATH]",
     is_flag=False,
     flag_value="",
-    help="Listen on a Unix socket that only you can access. All editors share one model.",
+    help="Listen on a Unix socket for you alone; editors share one model.",
 )
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics. Requires --socket.")
 @click.option(
-    "--metrics",
-    metavar="ADDRESS",
-    help="Serve Prometheus metrics at an address such as 127.0.0.1:9300. Requires --socket.",
-)
-@click.option(
-    "--http",
-    metavar="ADDRESS",
-    help="Serve the HTTP APIs of llama.cpp and OpenAI instead of LSP, at an address such as 127.0.0.1:8012 or "
-    "unix:PATH.",
+    "--http", metavar="HOST:PORT | unix:PATH", help="Serve the APIs of llama.cpp and OpenAI instead of LSP."
 )
 @click.option("-v", "--verbose", count=True, help="Log more to standard error. Logs never contain code.")
 @with_choices
 def serve(
-    choices: Choices,
-    stdio: bool,
-    socket: str | None,
-    metrics: str | None,
-    http: str | None,
-    verbose: int,
+    choices: Choices, stdio: bool, socket: str | None, metrics: str | None, http: str | None, verbose: int
 ) -> None:
     """Run the language server.
 

@@ -29,16 +29,11 @@ _SHOWN_WIDTH = 100  # of a line
 @click.command("why", epilog=help_example("why 'return self.registry.find(name)'"))
 @click.argument("text")
 @click.option("--name", "names", metavar="NAME", multiple=True, help="Search only this table. Repeatable.")
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    default=Path("file"),
-    help="Search the tables of this file (default: the tables of the current folder).",
-)
+@click.option("--file", type=click.Path(path_type=Path), help="Search its tables (default: those of this folder).")
 @model_option("Model that wrote TEXT.")
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with all places.")
 @with_settings
-def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, print_json: bool) -> None:
+def why(settings: Settings, text: str, names: tuple[str, ...], file: Path | None, print_json: bool) -> None:
     """Show where a completion comes from.
 
     The command looks up the longest passages of TEXT in the indexed code. It prints the files and lines that hold
@@ -48,7 +43,7 @@ def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, print
     if not text.strip():
         raise UserError("TEXT is empty; give the completion to explain")
     tokens = load_tokens(settings.model)
-    tables = _asked_tables(open_registry(settings), names, file.absolute())
+    tables = _asked_tables(open_registry(settings), names, (file or Path("file")).absolute())
     found = [_ask(text, table, tokens) for table in tables if table.fingerprint == tokens.fingerprint]
     skipped = [table.name for table in tables if table.fingerprint != tokens.fingerprint]
     if print_json:

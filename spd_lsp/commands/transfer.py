@@ -58,11 +58,10 @@ def import_file(settings: Settings, file: Path, name: str | None, reader: str | 
     """
     from ngram_builders.registry.transfer import import_table
 
-    fingerprint = load_tokens(reader or settings.model).fingerprint
+    wanted = load_tokens(reader).fingerprint if reader else None
     registry = open_registry(settings)
     recipe = {"model": absolute_model_name(reader)} if reader else {}
-    wanted = fingerprint if reader else None
     imported = import_table(registry, file, name, fingerprint=wanted, replace=replace, recipe=recipe)
     click.echo(details(imported, registry.assignments()))
-    if imported.fingerprint != fingerprint:
+    if not reader and imported.fingerprint != load_tokens(settings.model).fingerprint:
         print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")

@@ -172,10 +172,9 @@ def _warn_if_useless(table: NgramTable, language: str | None) -> None:
     from ngram_builders.sources.language_ids import related_languages
 
     if table.fault:
-        click.echo(f"{table.name} serves nothing until it is repaired: {table.fault}", err=True)
+        print_status(f"{table.name} serves nothing until it is repaired: {table.fault}")
     elif language and related_languages(language).isdisjoint(table.languages):
-        languages = ", ".join(table.languages)
-        click.echo(f"{table.name} serves no {language} files: it was built from {languages}", err=True)
+        print_status(f"{table.name} serves no {language} files: it was built from {', '.join(table.languages)}")
 
 
 @ngrams.command("which", epilog=help_example("which src/app.py"))

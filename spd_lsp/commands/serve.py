@@ -57,8 +57,8 @@ def serve(
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if metrics is not None and socket is None:
         raise UserError("--metrics belongs to --socket; `serve --http` has /metrics itself")
-    for problem in problems if http is not None or socket is not None else ():
-        print_status(problem)
+    if problems and (http is not None or socket is not None):
+        print_status("\n".join(problems))
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)
@@ -91,8 +91,7 @@ def _serve_socket(
 
     def make_server() -> Session:
         server = create_server(load, settings, fixed)
-        if counted is not None:
-            server.on_answer = counted.note_answer
+        server.on_answer = counted.note_answer if counted else None
         return server
 
     editors = Sessions(make_server)

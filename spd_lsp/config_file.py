@@ -25,7 +25,7 @@ def read_config() -> tuple[dict[str, Any], list[str]]:
     """The valid settings in the file by their fields' names, and what is wrong with the others."""
     path = config_path()
     try:
-        written = tomllib.loads(path.read_text(encoding="utf-8"))
+        written = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin with a mark
     except (FileNotFoundError, NotADirectoryError):
         return {}, []
     except OSError as error:

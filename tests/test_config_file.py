@@ -48,7 +48,7 @@ def completed(*arguments: object, **environment: str) -> dict[str, Any]:
 def test_every_value_is_read_by_its_name_in_kebab_case(file: Path, tmp_path: Path):
     assert read_config() == ({}, [])
     file.write_text(
-        f"model = 'none'\nmax-tokens = 8\nngram-weight = 2\ndata-dir = '{tmp_path}'\n"
+        f"\ufeffmodel = 'none'\nmax-tokens = 8\nngram-weight = 2\ndata-dir = '{tmp_path}'\n"
         "disabled-languages = ['go']\nalpha = 0.5\n"
     )
     values, problems = read_config()

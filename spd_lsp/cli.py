@@ -12,7 +12,7 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import print_status
+from spd_lsp.command_options import Choices, print_status
 from spd_lsp.commands.build_ngrams import build_ngrams
 from spd_lsp.commands.complete import complete
 from spd_lsp.commands.connect import connect
@@ -24,6 +24,7 @@ from spd_lsp.commands.serve import serve
 from spd_lsp.commands.stats import stats
 from spd_lsp.commands.transfer import export_tables, import_file
 from spd_lsp.commands.why import why
+from spd_lsp.config_file import config_path, read_config
 from spd_lsp.evaluation.commands import bench, evaluate
 from spd_lsp.extras import remedy_for
 from spd_lsp.output.terminal import guard_output
@@ -68,7 +69,11 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"\b\nConfiguration file: {config_path()}",
+)
 @click.version_option(__version__, "-V", "--version", message="spd-lsp %(version)s")
 @click.option(
     "--data-dir",
@@ -80,7 +85,9 @@ def _discard_output() -> None:
 @click.pass_context
 def main(ctx: click.Context, data_dir: str) -> None:
     """Complete code on your own machine, with a local model and n-grams of your code."""
-    ctx.obj = Settings(data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
+    written, problems = read_config()
+    choices = Choices(Settings(**written), dict.fromkeys(written, str(config_path())), problems)
+    ctx.obj = choices.with_options(ctx, data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
 for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate, bench):

@@ -1,26 +1,88 @@
-"""What commands of several rooms share: arguments and options, and where they say how far they are."""
+"""What commands of several rooms share: options, the settings that these make, and messages of progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
+
+from spd_lsp.settings import FIELDS, Settings
+
+
+class _ConfigError(click.ClickException):
+    exit_code = 2  # as for a wrong option
+
+
+class Choices(NamedTuple):
+    """The settings in use, where those that are not defaults come from, and what is wrong in the file."""
+
+    settings: Settings
+    origins: dict[str, str]  # such as `--model`, `SPD_LSP_MODEL` or the file's path
+    problems: list[str]
+
+    def with_options(self, context: click.Context, **changes: Any) -> Choices:
+        """These, with the options of a command that are settings and were given; `changes` replace values."""
+        settings = {name: getattr(self.settings, name) for name in FIELDS}
+        origins = dict(self.origins)
+        for option in context.command.params:
+            name = option.name or ""
+            source = context.get_parameter_source(name)
+            if name in FIELDS and source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+                settings[name] = {**context.params, **changes}[name]
+                is_variable = source is ParameterSource.ENVIRONMENT
+                origins[name] = str(option.envvar) if is_variable else max(option.opts, key=len)
+        return Choices(Settings(**settings), origins, self.problems)
+
+
+def with_choices(command: Callable[..., None]) -> Callable[..., None]:
+    """Call a command with `Choices` instead of those of its options that are settings."""
+
+    @wraps(command)
+    def call(**options: Any) -> None:
+        context = click.get_current_context()
+        others = {name: value for name, value in options.items() if name not in FIELDS}
+        command(context.obj.with_options(context), **others)
+
+    return call
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Call a command with `Settings` instead of those of its options that are settings, if the file is right."""
+
+    @wraps(command)
+    def call(choices: Choices, **options: Any) -> None:
+        if choices.problems and not options.get("ends_with_input"):  # then the server that started it has said so
+            raise _ConfigError("\n".join(choices.problems))
+        command(choices.settings, **options)
+
+    return with_choices(call)
+
+
+def setting_option(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option of a setting, which its last name says; `Settings` describes it."""
+    setting = FIELDS[names[-1].removeprefix("--").replace("-", "_")]
+    low, high, text = (setting.metadata[about] for about in ("low", "high", "description"))
+    kind = str if low is None else click.IntRange(low, high)
+    text = f"{text[0].upper()}{text[1:].replace('`', '')}."
+    return click.option(*names, type=kind, default=setting.default, show_default=True, help=text)
+
+
+def model_option(description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option of every command that needs a model or its tokenizer."""
+    shown: dict[str, Any] = {"show_default": True, "show_envvar": True, "metavar": "M", "help": description}
+    return click.option("--model", envvar="SPD_LSP_MODEL", default="starter", **shown)
 
 
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every command that needs a model."""
-    device = click.option(
-        "--device", default="auto", show_default=True, help="Device for the model: auto, cpu, mps, cuda or cuda:N."
+    """Add the options of every command that runs a model."""
+    model = model_option(
+        "Model to use: `starter`, a GGUF file, a folder such as ./mine, a name from `spd-lsp models`, a "
+        "Hugging Face id, the http:// address of a model server, or `none` for n-grams only."
     )
-    model = click.option(
-        "--model",
-        default="starter",
-        show_default=True,
-        metavar="M",
-        help="Model to use: `starter`, a GGUF file, a folder such as ./mine, a name from `spd-lsp models`, a "
-        "Hugging Face id, the http:// address of a model server, or `none` for n-grams only.",
-    )
-    return model(device(command))
+    return model(setting_option("--device")(command))
 
 
 def print_status(text: str) -> None:

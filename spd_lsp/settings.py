@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,7 @@ def _is_absolute(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What a user can choose: in the editor's options, or with the flags of a command."""
+    """What a user can choose: in the configuration file, the editor's options, or with the flags of a command."""
 
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
@@ -188,6 +190,26 @@ class Settings:
         """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
         for name in ("model", "data_dir"):
             object.__setattr__(self, name, expand_home(getattr(self, name)))
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+
+
+def field_name(key: str) -> str | None:
+    """The setting that a key stands for, in any spelling. Example: `maxTokens` or `max-tokens` -> `max_tokens`."""
+    name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), key).replace("-", "_")
+    return name if name in FIELDS else None
+
+
+def hint(key: str, names: Collection[str] = tuple(FIELDS)) -> str:
+    """Name the setting that an unknown key may mean. Example: `draft` -> "; did you mean 'drafts'?"."""
+    near = get_close_matches(key, names, 1, 0.75)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def converted(value: Any, default: Any) -> Any:
+    """The value in its setting's type: JSON has no tuples, and people write 1 for 1.0."""
+    return type(default)(value) if isinstance(default, (float, tuple)) else value
 
 
 def is_path(name: str) -> bool:

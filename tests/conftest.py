@@ -22,7 +22,7 @@ from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 STARTER_FILES = Path(__file__).parent / "starter"
 STARTER_FILE = STARTER_FILES / "spd-lsp-starter.gguf"
 os.environ["SPD_LSP_STARTER"] = str(STARTER_FILES)
-for home in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+for home in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
     os.environ[home] = tempfile.mkdtemp(prefix="spd-lsp-")
     atexit.register(shutil.rmtree, os.environ[home], ignore_errors=True)
 STARTER = locate("starter")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spd_lsp import __version__
 from tests.test_package import build
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +25,9 @@ def test_the_workflow_is_yaml_and_publishes_only_what_was_built():
     yaml = pytest.importorskip("yaml")
     jobs = yaml.safe_load(WORKFLOWS["release.yml"])["jobs"]
     assert (jobs["publish"]["needs"], jobs["build"]["needs"]) == ("build", "wheel")
-    for name in ("wheel", "build"):
+    assert (jobs["pypi"]["needs"], jobs["marketplaces"]["needs"]) == ("build", "build")
+    assert "id-token" not in jobs["marketplaces"]["permissions"]
+    for name in ("wheel", "build", "pypi", "marketplaces"):
         assert "contents" not in {right for right, access in jobs[name]["permissions"].items() if access != "read"}
 
 
@@ -47,6 +50,20 @@ def test_every_build_tool_has_one_version_and_its_hashes():
         assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", tool)) == tool.count("--hash") >= 1
     wanted = re.findall(r"^[\w-]+==.+$", (ROOT / ".github" / "build-requirements.in").read_text(), re.MULTILINE)
     assert wanted and all(f"{tool} \\" in HASHED for tool in wanted)
+
+
+@pytest.mark.slow
+def test_a_release_links_to_its_own_files_and_other_builds_name_no_repository(tmp_path):
+    home = "example.org/me/spd-lsp"
+    address = f"https:{'//'}{home}"
+    described = []
+    for name, variables in (("release", {"REPOSITORY_URL": address}), ("other", {"REPOSITORY_URL": ""})):
+        with zipfile.ZipFile(build("wheel", tmp_path / name, **variables)[0]) as archive:
+            described.append(archive.read(f"spd_lsp-{__version__}.dist-info/METADATA").decode())
+    released, other = described
+    assert f"Project-URL: Repository, {address}\n" in released and home not in other
+    assert f"({address}/blob/v{__version__}/spd_lsp/README.md)" in released
+    assert re.findall(r'src="(?!https:)|]\((?!https:|#)', released) == []
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

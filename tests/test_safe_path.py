@@ -19,11 +19,10 @@ from tests.processes import TIMEOUT
 
 PROGRAM = [str(Path(sys.executable).with_name("spd-lsp"))]
 installed = pytest.mark.skipif(not Path(PROGRAM[0]).exists(), reason="needs spd-lsp beside python")
-python_has_safe_path = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is new in Python 3.11")
 
 STARTS = [
     pytest.param(PROGRAM, marks=installed, id="spd-lsp"),
-    pytest.param([sys.executable, "-P", "-m", "spd_lsp"], marks=python_has_safe_path, id="python -P -m"),
+    pytest.param([sys.executable, "-P", "-m", "spd_lsp"], id="python -P -m"),
 ]
 
 

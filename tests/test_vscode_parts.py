@@ -91,6 +91,18 @@ def test_what_the_user_set_is_sent(tmp_path: Path, user: dict[str, int], expecte
     assert (configuration.merged(), configuration.take_problems()) == (expected, [])
 
 
+OF_FOLDER = """
+const { ServerSettings } = require(sources + "/settings.js");
+const settings = new ServerSettings(require(sources + "/../package.json"));
+console.log(JSON.stringify(settings.ofFolder({ enabled: true, drafts: 3, disabledLanguages: [], ...values[0] })));
+"""
+
+
+@pytest.mark.parametrize("user", [{}, {"drafts": 5}])
+def test_defaults_are_not_sent_as_they_would_hide_the_configuration_file(tmp_path: Path, user: dict[str, int]):
+    assert run_node(tmp_path, OF_FOLDER, user, modules={"vscode": SETTINGS_VSCODE}) == user
+
+
 OPEN_SETTINGS = """
 const { openSettings } = require(sources + "/settings.js");
 const vscode = require("vscode");

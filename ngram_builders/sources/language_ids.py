@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import PurePath
 
 from ngram_builders.errors import UserError
@@ -126,7 +127,9 @@ def check_language(language: str) -> str:
     """Return the language id if a file can have it."""
     known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *DATA_LANGUAGES}
     if language not in known:
-        raise UserError(f"unknown language {language!r}; choose one of {', '.join(sorted(known))}")
+        near = [repr(name) for name in get_close_matches(language, known, 1)]
+        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(sorted(known))}"
+        raise UserError(f"unknown language {language!r}; {remedy}")
     return language
 
 

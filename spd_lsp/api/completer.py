@@ -1,19 +1,17 @@
 """Completions of code for programs: the same pipeline as the server's and the command line's.
 
-completer = spd_lsp.load()
-for completion in completer.complete(text, cursor, path="app.py"):
-    print(completion.text, completion.probability)
+with spd_lsp.load() as completer:
+    for completion in completer.complete(text, cursor, path="app.py"):
+        print(completion.text, completion.probability)
 """
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from spd_lsp.completion import ranking
 from spd_lsp.completion.completer import Completer as Pipeline
@@ -21,21 +19,19 @@ from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.open_documents import DocumentChange
-from spd_lsp.settings import Settings, invalid_reason
+from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
 
 _UNNAMED = "untitled:spd_lsp"  # a text that is no file
-_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 Source = Literal["draft", "beginning", "copy", "name"]  # of the model, how one begins; both others: your code
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A text that may stand at the cursor."""
+    """A text to insert at the cursor."""
 
     text: str
     probability: float | None  # that exactly this line will be written; None where more of it is to follow
     source: Source
-    range: tuple[int, int]  # what it replaces, from where to where in the text
     ends: bool  # whether its line or block ends with it
 
 
@@ -62,10 +58,26 @@ class Completions:
 
 
 class Completer:
-    """A model, the user's n-gram tables, and the settings. Serves one thread at a time."""
+    """A model, the user's n-gram tables, and the settings. Serves one thread at a time; `with` closes it."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
+        self._open: Pipeline | None = pipeline
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the model, which frees its memory, and of the tables."""
+        self._open = None
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        if self._open is None:
+            raise ValueError("this completer was closed; open another with spd_lsp.load")
+        return self._open
 
     @property
     def settings(self) -> Settings:
@@ -80,12 +92,14 @@ class Completer:
         path: str | PathLike[str] | None = None,
         language: str | None = None,
         while_typing: bool = False,
+        block: bool = True,
     ) -> Completions:
         """Return what may be written at the cursor, an offset in the text, best first.
 
         path: of the file, which need not exist; its language and its n-gram tables follow from it.
         language: an id as editors have them, such as "typescriptreact", where the path does not say it.
         while_typing: return what an editor would show unasked: nothing where nothing is likely enough.
+        block: where the first one opens a block, write that to its end, which takes more passes.
         """
         if not 0 <= cursor <= len(text):
             raise ValueError(f"expected a cursor from 0 to {len(text)}, the length of the text, found {cursor}")
@@ -97,11 +111,12 @@ class Completer:
         place = None if file is None else file.resolve()
         name = _UNNAMED if place is None else place.as_uri()
         found = self._pipeline.complete(text, cursor, language, place, name=name, explicit=not while_typing)
-        found = self._pipeline.write_block(text, cursor, language, place, found, name=name)
+        if block:
+            found = self._pipeline.write_block(text, cursor, language, place, found, name=name)
         # The next call knows nothing of this text: it may be about another version, or another project.
         self._pipeline.update_documents({name: DocumentChange(None, saved=False)})
         return Completions(
-            tuple(_public(one, cursor) for one in found.completions),
+            tuple(map(_public, found.completions)),
             found.reason,
             found.passes,
             found.tokens,
@@ -124,25 +139,22 @@ def load(
         downloaded once.
     ngrams: whether to use the tables, or the model alone.
     report: told what takes long.
-    settings: those of editors by their Python names, such as `drafts=5` or `device="cuda"`.
+    settings: those of editors by their Python names, such as `drafts=5` or `device="cuda"`; the configuration file
+        is not read, so that a program does the same for everyone.
+
+    Raises TypeError for what is no setting, and ValueError for a value that one cannot have.
     """
-    _check(settings)
+    for name, value in settings.items():
+        if name not in FIELDS:
+            raise TypeError(f"{name!r} is not a setting{hint(name) or '; editors/README.md lists them'}")
+        if reason := invalid_reason(FIELDS[name], value):
+            raise ValueError(f"{name} {reason}")
+        settings[name] = converted(value, FIELDS[name].default)
     chosen = Settings(model=absolute_model_name(str(model)), **settings)
     return Completer(load_completer(chosen, report, ngrams=ngrams))
 
 
-def _check(settings: dict[str, Any]) -> None:
-    """Raise TypeError for what is no setting, and ValueError for a value that one cannot have."""
-    for name, value in settings.items():
-        if name not in _FIELDS:
-            close = difflib.get_close_matches(name, _FIELDS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else "editors/README.md lists them"
-            raise TypeError(f"{name!r} is not a setting; {hint}")
-        if reason := invalid_reason(_FIELDS[name], value):
-            raise ValueError(f"{name} {reason}")
-
-
-def _public(one: ranking.Completion, cursor: int) -> Completion:
+def _public(one: ranking.Completion) -> Completion:
     """A completion as programs see it."""
     source: Source = "draft"
     if one.is_name:
@@ -151,4 +163,4 @@ def _public(one: ranking.Completion, cursor: int) -> Completion:
         source = "beginning"
     elif one.is_copy:
         source = "copy"
-    return Completion(one.text, one.shown_probability, source, (cursor, cursor), one.ends)
+    return Completion(one.text, one.shown_probability, source, one.ends)

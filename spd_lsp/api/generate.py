@@ -35,7 +35,7 @@ from spd_lsp.models.base import WeightedTokens
 from spd_lsp.models.logits import Shortlist, Wanted
 from spd_lsp.models.torch.engine import answers, superpose_embeddings
 from spd_lsp.ngrams.counted import NamedNgrams, open_mixture
-from spd_lsp.settings import Settings
+from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
 # Of what `generate` prepares. Positions follow from the mask; types of tokens say nothing of a text alone.
 _KNOWN_INPUTS = {
@@ -70,6 +70,10 @@ def superposed_decoding(
     paper: combine by the paper's formula with `alpha`, and rank by the mean score of a token.
     """
     _check_supported(model, input_ids, logits_processor, model_kwargs)
+    given = {"temperature": tau, "candidates": candidates, "alpha": alpha, "ngram_weight": ngram_weight}
+    for name, value in given.items():
+        if reason := invalid_reason(FIELDS[name], value):
+            raise ValueError(f"{'tau' if name == 'temperature' else name} {reason}")
     k = generation_config.num_return_sequences or 1
     width = max(k, generation_config.num_beams or 1)
     input_ids = input_ids[::width]  # `generate` has repeated them

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.command_options import model_option, print_status, with_settings
 from spd_lsp.commands import skipped_files
-from spd_lsp.commands.ngrams import ask, open_registry
+from spd_lsp.commands.ngrams import ask, load_tokens, open_registry
 from spd_lsp.extras import install_command
+from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.output.progress import ReportProgress, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
-    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _PATH = click.Path(path_type=Path)
 
@@ -30,41 +32,26 @@ _PATH = click.Path(path_type=Path)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the folder's name).")
 @click.option("--language", metavar="L", help="Include only this language, such as python.")
 @click.option(
-    "--include",
-    multiple=True,
-    metavar="GLOB",
-    help="Also include matching files, such as deps/lua/ or *_pb2.py. GLOB is a .gitignore pattern. Repeatable.",
+    "--include", multiple=True, metavar="GLOB", help="Also include matching files, such as *_pb2.py. Repeatable."
 )
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip matching files. Repeatable.")
-@click.option("--model", default="starter", show_default=True, metavar="M", help="Model whose tokenizer is used.")
+@model_option("Model that will read the table.")
 @click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--replace", is_flag=True, help="Replace a table of the same name from another repository.")
 @click.option("--list-skipped", is_flag=True, help="List the skipped files and build nothing.")
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why FILE is included or skipped.")
+@click.option("--corpus", "corpora", multiple=True, metavar="ADDRESS", help="Build from a corpus. Repeatable.")
 @click.option(
-    "--corpus",
-    "corpora",
-    multiple=True,
-    metavar="ADDRESS",
-    help="Build from a corpus: a folder, or .jsonl or .parquet files with a `text` field. ADDRESS is a path or an "
-    "fsspec address such as s3://bucket/code. Repeatable.",
+    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler of the tasks of a corpus."
 )
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of its tasks that run at once.")
+@click.option("--folder", metavar="DIR", type=_PATH, help="Its working folder. All machines must share it.")
 @click.option(
-    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler for the tasks of --corpus."
+    "--slurm", multiple=True, metavar="NAME=VALUE", help="Option for sbatch, such as partition=cpu. Repeatable."
 )
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of --corpus tasks that run at once.")
-@click.option(
-    "--folder", metavar="DIR", type=_PATH, help="Working folder of --corpus. All machines must share it."
-)
-@click.option(
-    "--slurm",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Option for sbatch, such as partition=cpu. Repeatable.",
-)
-@click.pass_context
+@with_settings
 def build_ngrams(
-    context: click.Context,
+    settings: Settings,
     /,
     repos: tuple[Path, ...],
     language: str | None,
@@ -78,7 +65,8 @@ def build_ngrams(
 ) -> None:
     """Build or update an n-gram table of your code.
 
-    REPO is a repository or any folder of source files.
+    REPO is a repository or any folder of source files, and GLOB a .gitignore pattern. A corpus is a folder, or
+    .jsonl or .parquet files with a `text` field. ADDRESS is its path or an fsspec address such as s3://bucket/code.
     """
     from ngram_builders.sources.language_ids import check_language
     from ngram_builders.sources.rules.selection import Selection
@@ -90,24 +78,26 @@ def build_ngrams(
     if not corpora and (given := [option for option in tasks if tasks[option]]):
         raise UserError(f"--{given[0]} is for --corpus; add --corpus ADDRESS")
     if not repos and not corpora:
-        raise click.MissingParameter(ctx=context, param_hint="'REPO...'", param_type="argument")
+        raise click.MissingParameter(
+            ctx=click.get_current_context(), param_hint="'REPO...'", param_type="argument"
+        )
     selection = Selection(language and check_language(language), include, exclude)
     if why is not None:
         click.echo(skipped_files.explain(why, repos, selection))
         return
     if options["name"] and not (list_skipped or replace):
-        _check_replacement(context.obj, options["name"], repos, corpora)
+        _check_replacement(settings, options["name"], repos, corpora)
     try:
         with progress() as report:
             if list_skipped:
                 output = "\n".join(skipped_files.list_skipped(repos, selection, report))
             elif corpora:
-                output = _count_corpora(context.obj, corpora, report, options["name"], options["model"], **tasks)
+                output = _count_corpora(settings, corpora, report, options["name"], **tasks)
             else:
-                output = describe_build(count(context.obj, repos, report, selection=selection, **options))
+                output = describe_build(count(settings, repos, report, selection=selection, **options))
     except KeyboardInterrupt:
-        click.echo("interrupted: the table is unchanged; run the same command to continue", err=True)
-        context.exit(130)
+        print_status("interrupted: the table is unchanged; run the same command to continue")
+        sys.exit(130)
     if output:
         click.echo(output)
 
@@ -118,28 +108,20 @@ def count(
     report: ReportProgress,
     *,
     name: str | None,
-    model: str,
     **options: Any,
 ) -> BuildSummary:
-    """Run the build."""
+    """Run the build, for the model that the settings name."""
     from ngram_builders.build import build
-    from spd_lsp.models.checkpoint.hub import absolute_model_name
 
-    tokens = _load_tokens(model)
-    options |= {
-        "token_space": tokens.space,
-        "registry": open_registry(settings),
-        "report": report,
-    }
-    return build(repos, name, tokens.encode_batch, model=absolute_model_name(model), **options)
+    tokens = load_tokens(settings.model)
+    options |= {"token_space": tokens.space, "registry": open_registry(settings), "report": report}
+    return build(repos, name, tokens.encode_batch, model=absolute_model_name(settings.model), **options)
 
 
 def _count_corpora(
-    settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, model: str, **tasks: Any
+    settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, **tasks: Any
 ) -> str:
     """Build from corpora, or submit that, and say what was done."""
-    from spd_lsp.models.checkpoint.hub import absolute_model_name
-
     try:
         from ngram_builders.corpora import build_corpora
     except ModuleNotFoundError as error:
@@ -152,21 +134,15 @@ def _count_corpora(
     if len(slurm) < len(tasks["slurm"]):
         raise UserError(f"--slurm takes options of sbatch, each once, such as partition=cpu; not {tasks['slurm']}")
     tasks |= {"slurm": slurm, "registry": open_registry(settings), "report": report}
-    tasks |= {"model": absolute_model_name(model), "token_space": _load_tokens(model).space}
-    made = build_corpora(corpora, name, partial(_make_encoder, absolute_model_name(model)), **tasks)
+    model = absolute_model_name(settings.model)
+    tasks |= {"model": model, "token_space": load_tokens(model).space}
+    made = build_corpora(corpora, name, partial(_make_encoder, model), **tasks)
     return made if isinstance(made, str) else describe_build(made)
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
     """Return a model's encoder; tasks find this function by its name."""
-    return _load_tokens(model).encode_batch
-
-
-def _load_tokens(model: str) -> ModelTokenizer:
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
-    return ModelTokenizer(locate(model))
+    return load_tokens(model).encode_batch
 
 
 def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str] = ()) -> None:
@@ -187,36 +163,18 @@ def describe_build(summary: BuildSummary) -> str:
     """Describe what was counted, what that took, what was skipped and why, and where the table is."""
     lines = [
         f"{summary.name}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
-        f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s",
-        *_describe_work(summary),
-        *_describe_masked(summary.masked),
-        _describe_skipped(summary.skipped),
-        f"table: {summary.path}",
+        f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s"
     ]
-    return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
-
-
-def _describe_work(summary: BuildSummary) -> list[str]:
-    """Describe what was new, if that is known."""
     if not summary.changed:
-        return ["nothing has changed since the last build"]
-    if not summary.encoded and not summary.reused:
-        return []
-    speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
-    line = f"tokenized: {summary.encoded:,} tokens in {summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
-    return [line + (f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else "")]
-
-
-def _describe_masked(lines: int) -> list[str]:
-    if not lines:
-        return []
-    return [
-        f"masked: {lines:,} lines that look like secrets"
-        if lines > 1
-        else "masked: 1 line that looks like a secret"
-    ]
-
-
-def _describe_skipped(skipped: Mapping[str, int]) -> str:
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(skipped.items()))
-    return f"skipped: {counts or 'nothing'}"
+        lines.append("nothing has changed since the last build")
+    elif summary.encoded or summary.reused:  # else that is not known
+        speed = summary.encoded / max(summary.encoding_seconds, 1e-3)
+        unchanged = f"; {format_count(summary.reused, 'file')} unchanged" if summary.reused else ""
+        took = f"{summary.encoding_seconds:.1f} s ({speed:,.0f} per second)"
+        lines.append(f"tokenized: {summary.encoded:,} tokens in {took}{unchanged}")
+    if summary.masked:
+        what = "that look like secrets" if summary.masked > 1 else "that looks like a secret"
+        lines.append(f"masked: {format_count(summary.masked, 'line')} {what}")
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.skipped.items()))
+    lines += [f"skipped: {skipped or 'nothing'}", f"table: {summary.path}"]
+    return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import model_options, print_status
+from spd_lsp.command_options import model_options, print_status, setting_option, with_settings
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.lsp.options import converted, field_name, hint
 from spd_lsp.output.printable import as_json
 from spd_lsp.output.progress import format_count
-from spd_lsp.settings import Settings, invalid_reason
+from spd_lsp.settings import FIELDS, Settings, converted, field_name, hint, invalid_reason
 
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
@@ -26,50 +25,27 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 
 
-@click.command()
-@click.argument("position", metavar="FILE:LINE:COL")
+@click.command(epilog="\b\nExample: spd-lsp complete app.py:12:8 --set temperature=0.8")
+@click.argument("position", metavar="FILE[:LINE:COL]")
 @click.argument("text", metavar="[-]", type=click.Choice(["-"]), required=False)
-@click.option(
-    "-k", "drafts", type=click.IntRange(1, 16), default=3, show_default=True, help="Number of completions."
-)
+@setting_option("-k", "--drafts")
 @model_options
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1, 512),
-    default=24,
-    show_default=True,
-    help="Maximum length of a completion, in tokens.",
-)
-@click.option(
-    "--min-probability",
-    type=click.FloatRange(0, 1),
-    metavar="P",
-    help="Behave as while typing: hide completions below this probability.",
-)
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Change a setting, such as temperature=0.8. Repeatable. See editors/README.md and spd_lsp/README.md.",
-)
+@setting_option("--max-tokens")
+@click.option("--while-typing", is_flag=True, help="Show only what an editor would show unasked.")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change any setting. Repeatable.")
 @click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables (default) or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_obj
+@with_settings
 def complete(
     settings: Settings,
     position: str,
     text: str | None,
-    drafts: int,
-    model: str,
-    device: str,
-    max_tokens: int,
-    min_probability: float | None,
+    while_typing: bool,
     changes: tuple[str, ...],
     ngrams: bool,
     as_json: bool,
 ) -> None:
-    """Print completions at a position of a file.
+    """Print completions at a position of a file, or at its end.
 
     LINE and COL start at 1. Add - to read the text from standard input. FILE then only selects the language and
     the tables.
@@ -77,31 +53,32 @@ def complete(
     from spd_lsp.completion.offer import CompletionResult
 
     path, source, cursor = _read_position(position, stdin=text is not None)
-    options: dict[str, Any] = {"drafts": drafts, "model": model, "device": device, "max_tokens": max_tokens}
-    options |= {"min_probability": min_probability or 0.0, **dict(map(_parse_change, changes))}
-    settings = dataclasses.replace(settings, **options)
+    settings = dataclasses.replace(settings, **dict(map(_parse_change, changes)))
     language = language_id(path)
     if reason := exclusion_reason(path, settings):
         answer = CompletionResult([], reason=reason)
     else:
         completer = load_completer(settings, print_status, ngrams=ngrams)
         path = path.resolve()
-        explicit = min_probability is None
-        answer = completer.complete(source, cursor, language, path, name=path.as_uri(), explicit=explicit)
-        answer = completer.write_block(source, cursor, language, path, answer, name=path.as_uri())
+        name = path.as_uri()
+        answer = completer.complete(source, cursor, language, path, name=name, explicit=not while_typing)
+        answer = completer.write_block(source, cursor, language, path, answer, name=name)
     instead = [f"{answer.instead}; the bundled model has completed"] if answer.instead else []
     for problem in (*instead, *answer.problems):
         print_status(problem)
-    click.echo(_as_object(answer, model) if as_json else _as_table(answer))
+    click.echo(_as_object(answer, settings.model) if as_json else _as_table(answer))
 
 
 def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
-    """The file, its text and the offset in it that FILE:LINE:COL names."""
+    """The file, its text and the offset in it that FILE:LINE:COL names, or for FILE its end."""
     parts = re.fullmatch(r"(.*):([0-9]{1,18}):([0-9]{1,18})", position, re.DOTALL)
-    if parts is None:
-        raise UserError(f"{position!r} is not FILE:LINE:COL, such as app.py:12:8")
-    path, line, column = Path(parts[1]), int(parts[2]), int(parts[3])
+    if parts is None and re.search(r":[^/\\]*$", position):  # a disk of Windows has a separator behind it
+        raise UserError(f"{position!r} is neither FILE nor FILE:LINE:COL, such as app.py:12:8")
+    path = Path(parts[1] if parts else position)
     source = _read_source(path, stdin=stdin)
+    if parts is None:
+        return path, source, len(source)
+    line, column = int(parts[2]), int(parts[3])
     lines = _LINE_END.split(source)
     starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
@@ -124,10 +101,9 @@ def _parse_change(text: str) -> tuple[str, Any]:
         value = json.loads(written)
     except ValueError:
         value = written
-    field = next(field for field in dataclasses.fields(Settings) if field.name == name)
-    if reason := invalid_reason(field, value):
+    if reason := invalid_reason(FIELDS[name], value):
         raise UserError(f"--set {key} {reason}")
-    return name, converted(value, field.default)
+    return name, converted(value, FIELDS[name].default)
 
 
 def _read_source(path: Path, *, stdin: bool) -> str:
@@ -171,26 +147,16 @@ def _as_table(answer: CompletionResult) -> str:
 def _as_object(answer: CompletionResult, model: str) -> str:
     """What a program needs of it; `spd_lsp/README.md` describes each field."""
     completions = [
-        {
-            "text": one.text,
-            "probability": one.shown_probability,
-            "kind": one.kind,
-            "ends": one.ends,
-            "place": one.place,
-            "files": one.match.files if one.match else 0,
-        }
+        {name: getattr(one, name) for name in ("text", "kind", "ends", "place")}
+        | {"probability": one.shown_probability, "files": one.match.files if one.match else 0}
         for one in answer.completions
     ]
-    costs = {name: getattr(answer, name) for name in ("fill_format", "passes", "tokens", "prompt_tokens")}
+    facts = "reason withheld problems ngrams fill_format passes tokens prompt_tokens"
     return as_json(
         {
             "completions": completions,
-            "reason": answer.reason,
-            "withheld": answer.withheld,
-            "problems": list(answer.problems),
             "model": model,
-            "ngrams": list(answer.ngrams),
-            **costs,
+            **{name: getattr(answer, name) for name in facts.split()},
             "milliseconds": round(answer.seconds * 1000, 1),
         }
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 import tempfile
 import time
@@ -16,13 +15,14 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import model_options
+from spd_lsp.command_options import Choices, model_options, with_choices
 from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.loading import load_completer
+from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
 from spd_lsp.output.progress import format_count
-from spd_lsp.settings import Settings
+from spd_lsp.settings import FIELDS, Settings
 
 if TYPE_CHECKING:
     from ngram_builders.registry.ngram_table import NgramTable
@@ -42,19 +42,30 @@ class Finding(NamedTuple):
 
 @click.command()
 @model_options
-@click.pass_obj
-def doctor(settings: Settings, model: str, device: str) -> None:
-    """Check the installation, the model and the tables.
+@with_choices
+def doctor(choices: Choices) -> None:
+    """Check the installation, the configuration, the model and the tables.
 
     Each problem is printed with its remedy.
     """
-    settings = dataclasses.replace(settings, model=model, device=device)
     errors = 0
-    for subject, text, is_error in _diagnose(settings):
+    for subject, text, is_error in (*_check_choices(choices), *_diagnose(choices.settings)):
         click.echo(f"{'error' if is_error else 'ok':5}  {subject:20} {text}")
         errors += is_error
     if errors:
         raise UserError(f"{format_count(errors, 'problem')} found, see above")
+
+
+def _check_choices(choices: Choices) -> Iterator[Finding]:
+    """What is wrong in the configuration file, and where each value came from that is not the default."""
+    for problem in choices.problems:
+        yield Finding("configuration", problem, is_error=True)
+    if not choices.problems:
+        absent = "" if config_path().exists() else ", which is not there"
+        yield Finding("configuration", f"{config_path()}{absent}")
+    for name, origin in choices.origins.items():
+        if (value := getattr(choices.settings, name)) != FIELDS[name].default:
+            yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")
 
 
 def _diagnose(settings: Settings) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ _MIN_STEP = 0.01  # between two reports of progress
 
 def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> None:
     """Build the table of a folder, as its user chose when it was built before, and print how that ends."""
-    settings = Settings(data_dir=data_dir)
+    settings = Settings(data_dir=data_dir, model=model)
     root = Path(folder)
     try:
         own = (table for table in open_registry(settings).tables() if table.roots == (root,))
@@ -42,7 +42,7 @@ def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> Non
             return
         _print_event("progress", 0.0)
         report = partial(_report_progress, [0.0])
-        summary = count(settings, [root], report, name=None, model=model, selection=selection)
+        summary = count(settings, [root], report, name=None, selection=selection)
         _print_event("built", format_count(summary.files, "file"))
     except UserError as error:
         _print_event("failed", str(error))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,13 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_completer
+from spd_lsp.config_file import config_path
 from spd_lsp.extras import install_command, missing_for_models
 from spd_lsp.models.checkpoint.download import fetch, list_files
 from spd_lsp.models.checkpoint.gguf_parts import whole_name
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.models.checkpoint.limits import free_gpu_memory, free_memory, memory_needed
+from spd_lsp.models.checkpoint.recommended import RecommendedModel, read_table, recommend
 from spd_lsp.models.checkpoint.stored_models import (
     StoredModel,
     list_models,
@@ -31,22 +31,29 @@ from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, Settings, is_path
 
 _SOURCE = "import os\n\n\ndef names(path):\n    return os."  # by which a model that was fetched is tried
 _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
-_MOST = 3  # that are recommended at once
-_MAX_BYTES_ON_CPU = 2_000_000_000  # a completion of ten passes reads larger weights for more than a second
 
 
 @click.group(invoke_without_command=True)
 @click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
 @click.pass_context
 def models(context: click.Context, prints_json: bool) -> None:
+    """List and download models.
+
+    Without a command, this is `models list`.
+    """
+    if not context.invoked_subcommand:
+        context.invoke(list_all, prints_json=prints_json)
+
+
+@models.command("list")
+@click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
+def list_all(prints_json: bool) -> None:
     """List local and recommended models.
 
     The list contains the models of Ollama, LM Studio, llama.cpp, the Hugging Face library and `models get`. Up to
     three recommended models suit this machine. Nothing is downloaded. Pass a name to --model, or a recommended
     name to `models get`. The memory column estimates the memory use on a CPU.
     """
-    if context.invoked_subcommand:
-        return
     free = free_memory()
     found = [_described(model, free) for model in list_models()]
     here = {model["name"] for model in found}
@@ -86,7 +93,7 @@ def get_model(name: str, prints_json: bool) -> None:
     click.echo(f"{model} is here. To use it, set `model` to this name:")
     click.echo(f'  VS Code: "spd-lsp.model": "{model}", or "Choose the model" in its menu')
     click.echo(f'  Neovim: init_options = {{ model = "{model}" }}, or :SpdModel')
-    click.echo(f"  commands: --model {model}")
+    click.echo(f'  everywhere: model = "{model}" in {config_path()}')
 
 
 def _fetched(name: str, report: Callable[[str], None]) -> str:
@@ -117,14 +124,9 @@ def _fetched(name: str, report: Callable[[str], None]) -> str:
 
 def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
     memory = model.size if model.path.is_file() else memory_needed(model.path)
-    return {
-        "name": model.name,
-        "format": _format(model.path),
-        "bytes": model.size,
-        "memory": memory,
-        "fits": None if free is None else memory <= free,
-        "path": str(model.path),
-    }
+    fits = None if free is None else memory <= free
+    facts = {"name": model.name, "format": _format(model.path), "bytes": model.size, "memory": memory}
+    return {**facts, "fits": fits, "path": str(model.path)}
 
 
 def _offered(row: RecommendedModel) -> dict[str, Any]:
@@ -172,47 +174,3 @@ def _as_offers(offers: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  {offer['name']:22}  {format_bytes(offer['bytes'])}  {memory}  {offer['licence']}"
         if offer["install"]:
             yield f"    needs: {offer['install']}"
-
-
-@dataclass(frozen=True, slots=True)
-class RecommendedModel:
-    """A model worth fetching, a row of recommended.json.
-
-    Base models trained to fill in code, under licences that allow any use (so not Qwen2.5-Coder-3B, whose licence
-    is for research), and whose files run here: with `extra`, in torch on a GPU, else in llama.cpp. Without a
-    SHA-256 the size is rounded. `memory` is what opening takes; for a GGUF file 1.7 times its size.
-    """
-
-    name: str  # by which `spd-lsp models get` knows it
-    repository: str
-    file: str  # empty: all of the repository
-    bytes: int
-    sha256: str  # empty: none is known
-    licence: str
-    extra: str  # of pyproject.toml, that it needs
-    memory: int
-    parameters: int
-
-    @property
-    def model(self) -> str:
-        """The name that `--model` takes."""
-        return repository_file_name(self.repository, Path(self.file)) if self.file else self.repository
-
-
-def read_table() -> list[RecommendedModel]:
-    """All rows, the smallest model first."""
-    rows = json.loads(files("spd_lsp.models.checkpoint").joinpath("recommended.json").read_bytes())
-    return [RecommendedModel(**row) for row in rows]
-
-
-def recommend(memory: int | None, gpu_memory: int | None) -> list[RecommendedModel]:
-    """The best models for a machine, the best first: those that fit into the free memory, as far as it is known,
-    and are fast enough.
-    """
-
-    def fits(row: RecommendedModel) -> bool:
-        if row.extra:
-            return gpu_memory is not None and row.memory <= gpu_memory
-        return row.bytes <= _MAX_BYTES_ON_CPU and (memory is None or row.memory <= memory)
-
-    return [row for row in read_table() if fits(row)][: -_MOST - 1 : -1]

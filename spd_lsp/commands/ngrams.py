@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import print_status
+from spd_lsp.command_options import model_option, print_status, with_settings
 from spd_lsp.commands.ngram_listing import assignment_lines, details, language_line, list_line, workspace_line
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.settings import Settings
@@ -20,6 +20,7 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 
@@ -29,6 +30,14 @@ def open_registry(settings: Settings) -> Registry:
     from ngram_builders.registry.registry import Registry
 
     return Registry(Path(settings.data_dir) if settings.data_dir else None)
+
+
+def load_tokens(model: str) -> ModelTokenizer:
+    """The tokenizer of a model, which is fetched if its name says so."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import locate
+
+    return ModelTokenizer(locate(model))
 
 
 def help_example(command: str) -> str:
@@ -54,7 +63,7 @@ def ngrams() -> None:
 
 @ngrams.command("list", epilog=help_example("list --json"))
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with sizes in bytes.")
-@click.pass_obj
+@with_settings
 def list_tables(settings: Settings, print_json: bool) -> None:
     """List all tables and the choices made with `use`."""
     from ngram_builders.registry.registry import FolderChoice
@@ -81,7 +90,7 @@ def list_tables(settings: Settings, print_json: bool) -> None:
 
 @ngrams.command("show", epilog=help_example("show my-repo"))
 @click.argument("name")
-@click.pass_obj
+@with_settings
 def show_table(settings: Settings, name: str) -> None:
     """Describe a table."""
     registry = open_registry(settings)
@@ -95,7 +104,7 @@ def show_table(settings: Settings, name: str) -> None:
 @click.argument("names", metavar="NAME[=WEIGHT]...", nargs=-1, required=True)
 @click.option("--workspace", type=_FOLDER, help="Choose tables for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Add tables for files of this language, such as python.")
-@click.pass_obj
+@with_settings
 def use(settings: Settings, names: tuple[str, ...], workspace: Path | None, language: str | None) -> None:
     """Choose the tables for a folder or a language.
 
@@ -115,7 +124,7 @@ def use(settings: Settings, names: tuple[str, ...], workspace: Path | None, lang
 @ngrams.command("unuse", epilog=help_example("unuse --language python"))
 @click.option("--workspace", type=_FOLDER, help="Undo the choice for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Undo the choice for this language.")
-@click.pass_obj
+@with_settings
 def unuse(settings: Settings, workspace: Path | None, language: str | None) -> None:
     """Undo a choice of tables for a folder or a language.
 
@@ -163,26 +172,24 @@ def _warn_if_useless(table: NgramTable, language: str | None) -> None:
     from ngram_builders.sources.language_ids import related_languages
 
     if table.fault:
-        click.echo(f"{table.name} serves nothing until it is repaired: {table.fault}", err=True)
+        print_status(f"{table.name} serves nothing until it is repaired: {table.fault}")
     elif language and related_languages(language).isdisjoint(table.languages):
-        languages = ", ".join(table.languages)
-        click.echo(f"{table.name} serves no {language} files: it was built from {languages}", err=True)
+        print_status(f"{table.name} serves no {language} files: it was built from {', '.join(table.languages)}")
 
 
 @ngrams.command("which", epilog=help_example("which src/app.py"))
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--model", default="starter", show_default=True, metavar="M", help="Model that completes the file.")
-@click.pass_obj
-def which(settings: Settings, file: Path, model: str) -> None:
+@model_option("Model that completes the file.")
+@with_settings
+def which(settings: Settings, file: Path) -> None:
     """Show the tables and weights that apply to a file, and why."""
     from spd_lsp.completion.exclusions import exclusion_reason, language_id
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
     from spd_lsp.ngrams.serving_tables import ServingTables
 
     registry = open_registry(settings)
     language = language_id(file)
-    serving = ServingTables(registry, ModelTokenizer(locate(model)).fingerprint, model=absolute_model_name(model))
+    model = absolute_model_name(settings.model)
+    serving = ServingTables(registry, load_tokens(model).fingerprint, model=model)
     serving.mixture_for(file.absolute(), language)
     reason = exclusion_reason(file, settings)
     for problem in ([f"nothing is completed in {file}: {reason}"] if reason else []) + list(serving.problems):
@@ -197,7 +204,7 @@ def which(settings: Settings, file: Path, model: str) -> None:
 @ngrams.command("remove", epilog=help_example("remove old-repo older-repo"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Delete tables chosen with `use` without asking.")
-@click.pass_obj
+@with_settings
 def remove_tables(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     """Delete tables.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.rules.selection import Selection
+from spd_lsp.command_options import with_settings
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
-from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.commands.ngrams import help_example, load_tokens, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.output.progress import progress
@@ -21,21 +23,16 @@ from spd_lsp.settings import Settings
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
     from ngram_builders.registry.ngram_table import NgramTable
-    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
 @click.command("rebuild", epilog=help_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--model", metavar="M", help="Model whose tokenizer is used (default: the model of each table).")
+@click.option("--model", "reader", metavar="M", help="Model that is to read them (default: each table's own).")
 @click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
-@click.pass_obj
+@with_settings
 def rebuild(
-    settings: Settings,
-    names: tuple[str, ...],
-    model: str | None,
-    fresh: bool,
-    ends_with_input: bool,
+    settings: Settings, names: tuple[str, ...], reader: str | None, fresh: bool, ends_with_input: bool
 ) -> None:
     """Rebuild tables from their repositories.
 
@@ -52,22 +49,22 @@ def rebuild(
         tables = [registry.find(name) for name in dict.fromkeys(names)]
     else:
         known = registry.tables()
-        fitting = [table for table in known if model and not _is_unfit(table, model)]
+        fitting = [table for table in known if reader and not _is_unfit(table, reader)]
         tables = [
             table
             for table in known
-            if _is_unfit(table, model) and (table.fault or not covering_tables(fitting, table))
+            if _is_unfit(table, reader) and (table.fault or not covering_tables(fitting, table))
         ]
     if not tables:
-        click.echo(f"nothing to rebuild: every table can serve {model or 'the model that it was built for'}")
+        click.echo(f"nothing to rebuild: every table can serve {reader or 'the model that it was built for'}")
     failed = 0
     rebuilt: list[NgramTable] = []
     for table in tables:
-        beside = model is not None and not names and _serves_another_model(table, model)
+        beside = reader is not None and not names and _serves_another_model(table, reader)
         if beside and covering_tables(rebuilt, table):
             continue
         try:
-            summary = _rebuild(settings, table, model, beside=beside, fresh=fresh)
+            summary = _rebuild(settings, table, reader, beside=beside, fresh=fresh)
             rebuilt.append(registry.find(summary.name))
             if beside:
                 registry.assign_like(table.name, summary.name)
@@ -107,12 +104,7 @@ def _has_sources(table: NgramTable) -> bool:
     return not table.is_imported and "corpus" not in table.recipe
 
 
-@cache
-def _load_tokens(model: str) -> ModelTokenizer:
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
-    return ModelTokenizer(locate(model))
+_load_tokens = cache(load_tokens)
 
 
 def _rebuild(
@@ -120,16 +112,10 @@ def _rebuild(
 ) -> BuildSummary:
     """Build one table from its recorded roots and recipe, in its place or beside it."""
     _check_sources(table)
+    settings = dataclasses.replace(settings, model=model or table.model or "starter")
+    name, selection = None if beside else table.name, Selection.of(table.recipe)
     with progress() as report:
-        return count(
-            settings,
-            table.roots,
-            report,
-            name=None if beside else table.name,
-            model=model or table.model or "starter",
-            fresh=fresh,
-            selection=Selection.of(table.recipe),
-        )
+        return count(settings, table.roots, report, name=name, fresh=fresh, selection=selection)
 
 
 def _check_sources(table: NgramTable) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Set
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
-from spd_lsp.command_options import model_options, print_status
+from spd_lsp.command_options import Choices, model_options, print_status, with_choices
+from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
+from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.settings import Settings
 
@@ -28,30 +31,16 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     metavar="[PATH]",
     is_flag=False,
     flag_value="",
-    help="Listen on a Unix socket that only you can access. All editors share one model.",
+    help="Listen on a Unix socket for you alone; editors share one model.",
 )
+@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics. Requires --socket.")
 @click.option(
-    "--metrics",
-    metavar="ADDRESS",
-    help="Serve Prometheus metrics at an address such as 127.0.0.1:9300. Requires --socket.",
-)
-@click.option(
-    "--http",
-    metavar="ADDRESS",
-    help="Serve the HTTP APIs of llama.cpp and OpenAI instead of LSP, at an address such as 127.0.0.1:8012 or "
-    "unix:PATH.",
+    "--http", metavar="HOST:PORT | unix:PATH", help="Serve the APIs of llama.cpp and OpenAI instead of LSP."
 )
 @click.option("-v", "--verbose", count=True, help="Log more to standard error. Logs never contain code.")
-@click.pass_obj
+@with_choices
 def serve(
-    settings: Settings,
-    model: str,
-    device: str,
-    stdio: bool,
-    socket: str | None,
-    metrics: str | None,
-    http: str | None,
-    verbose: int,
+    choices: Choices, stdio: bool, socket: str | None, metrics: str | None, http: str | None, verbose: int
 ) -> None:
     """Run the language server.
 
@@ -61,24 +50,31 @@ def serve(
     from spd_lsp.lsp.transport.access import socket_path
     from spd_lsp.lsp.transport.serve import serve_stdio
 
-    settings = dataclasses.replace(settings, model=absolute_model_name(model), device=device)
+    settings = dataclasses.replace(choices.settings, model=absolute_model_name(choices.settings.model))
+    fixed = {name for name, origin in choices.origins.items() if origin != str(config_path())}
+    problems = [f"{problem}; ignored" for problem in choices.problems]
     if (stdio, socket is not None, http is not None).count(True) > 1:
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if metrics is not None and socket is None:
         raise UserError("--metrics belongs to --socket; `serve --http` has /metrics itself")
+    if problems and (http is not None or socket is not None):
+        print_status("\n".join(problems))
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)
     os.chdir(NEUTRAL_CWD)  # relative entries of a search path must not mean the folder that the user opened
     if path is None:
-        server = create_server(load_completer, settings, stand_in=load_stand_in, prepare=prepare)
+        server = create_server(load_completer, settings, fixed, stand_in=load_stand_in, prepare=prepare)
+        server.configuration.problems += problems
         sys.exit(serve_stdio(server, verbose=verbose))
     command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
     announcement = f"listening at {path}; editors run: {command}"
-    return _serve_socket(settings, path, metrics, announcement, verbose)
+    return _serve_socket(settings, fixed.union(_SHARED_SETTINGS), path, metrics, announcement, verbose)
 
 
-def _serve_socket(settings: Settings, path: Path, metrics: str | None, announcement: str, verbose: int) -> None:
+def _serve_socket(
+    settings: Settings, fixed: Set[str], path: Path, metrics: str | None, announcement: str, verbose: int
+) -> None:
     """Serve editors, which share the model and are counted together."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.lsp.server import create_server
@@ -94,9 +90,8 @@ def _serve_socket(settings: Settings, path: Path, metrics: str | None, announcem
         counted = Metrics()
 
     def make_server() -> Session:
-        server = create_server(load, settings, _SHARED_SETTINGS)
-        if counted is not None:
-            server.on_answer = counted.note_answer
+        server = create_server(load, settings, fixed)
+        server.on_answer = counted.note_answer if counted else None
         return server
 
     editors = Sessions(make_server)
@@ -108,7 +103,6 @@ def _serve_socket(settings: Settings, path: Path, metrics: str | None, announcem
 
 def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     """Load the model, then listen. Relative paths that clients send are in the folder where this was started."""
-    from ngram_builders.registry.registry import Registry
     from spd_lsp.http.access import listen, parse_address, token_in
     from spd_lsp.http.app import App
     from spd_lsp.http.completions import Completions
@@ -120,7 +114,7 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     folder = Path.cwd()
     os.chdir(NEUTRAL_CWD)
     log_to_stderr(verbose)
-    token, file = token_in(Registry(Path(settings.data_dir) if settings.data_dir else None).folder)
+    token, file = token_in(open_registry(settings).folder)
     if isinstance(place, Path):
         wire = private_socket(socket_path(str(place)))
         name = f"unix:{place}"

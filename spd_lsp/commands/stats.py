@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from spd_lsp.command_options import with_settings
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.settings import Settings
@@ -12,7 +13,7 @@ from spd_lsp.settings import Settings
 @click.command()
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON array.")
 @click.option("--reset", "is_reset", is_flag=True, help="Delete all counts.")
-@click.pass_obj
+@with_settings
 def stats(settings: Settings, print_json: bool, is_reset: bool) -> None:
     """Show accepted completions and saved keystrokes.
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.command_options import print_status, with_settings
 from spd_lsp.commands.ngram_listing import details, megabytes
-from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.commands.ngrams import help_example, load_tokens, open_registry
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
-
-if TYPE_CHECKING:
-    from ngram_builders.registry.ngram_table import NgramTable
 
 _PATH = click.Path(path_type=Path)
 
@@ -24,7 +21,7 @@ _PATH = click.Path(path_type=Path)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.argument("target", metavar="FILE | DIR", type=_PATH)
 @click.option("--replace", is_flag=True, help="Overwrite existing files.")
-@click.pass_obj
+@with_settings
 def export_tables(settings: Settings, names: tuple[str, ...], target: Path, replace: bool) -> None:
     """Write tables to files that you can share.
 
@@ -51,34 +48,20 @@ def export_tables(settings: Settings, names: tuple[str, ...], target: Path, repl
 @click.command("import", epilog=help_example("import team.ngt --name team"))
 @click.argument("file", type=_PATH)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
-@click.option(
-    "--model", metavar="M", help="Refuse the table if it was built with another tokenizer than that of this model."
-)
+@click.option("--model", "reader", metavar="M", help="Refuse a table of another tokenizer than this model's.")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
-@click.pass_obj
-def import_file(settings: Settings, file: Path, name: str | None, model: str | None, replace: bool) -> None:
+@with_settings
+def import_file(settings: Settings, file: Path, name: str | None, reader: str | None, replace: bool) -> None:
     """Install a table from a file that `export` wrote.
 
     The command verifies the file first.
     """
     from ngram_builders.registry.transfer import import_table
 
-    fingerprint, recipe = (_fingerprint_of(model), {"model": absolute_model_name(model)}) if model else (None, {})
+    wanted = load_tokens(reader).fingerprint if reader else None
     registry = open_registry(settings)
-    imported = import_table(registry, file, name, fingerprint=fingerprint, replace=replace, recipe=recipe)
+    recipe = {"model": absolute_model_name(reader)} if reader else {}
+    imported = import_table(registry, file, name, fingerprint=wanted, replace=replace, recipe=recipe)
     click.echo(details(imported, registry.assignments()))
-    if not model:
-        _warn_of_model(settings, imported)
-
-
-def _fingerprint_of(model: str) -> str:
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
-    return ModelTokenizer(locate(model)).fingerprint
-
-
-def _warn_of_model(settings: Settings, table: NgramTable) -> None:
-    """Say if the default model has another tokenizer."""
-    if table.fingerprint != _fingerprint_of(settings.model):
-        click.echo(f"{settings.model} cannot use it: it was built with another model's tokenizer", err=True)
+    if not reader and imported.fingerprint != load_tokens(settings.model).fingerprint:
+        print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")

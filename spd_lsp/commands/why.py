@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.commands.ngrams import help_example, open_registry
+from spd_lsp.command_options import model_option, print_status, with_settings
+from spd_lsp.commands.ngrams import help_example, load_tokens, open_registry
 from spd_lsp.output.printable import as_json
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from ngram_builders.attribution import Passage
     from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -26,51 +26,33 @@ _SHOWN_SPOTS = 5  # of a passage; JSON has all
 _SHOWN_WIDTH = 100  # of a line
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """What one table has of the text, as bytes."""
-
-    table: str
-    text: bytes
-    passages: tuple[Passage, ...]
-
-
 @click.command("why", epilog=help_example("why 'return self.registry.find(name)'"))
 @click.argument("text")
 @click.option("--name", "names", metavar="NAME", multiple=True, help="Search only this table. Repeatable.")
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    default=Path("file"),
-    help="Search the tables of this file (default: the tables of the current folder).",
-)
-@click.option("--model", default="starter", show_default=True, metavar="M", help="Model that wrote TEXT.")
+@click.option("--file", type=click.Path(path_type=Path), help="Search its tables (default: those of this folder).")
+@model_option("Model that wrote TEXT.")
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with all places.")
-@click.pass_obj
-def why(settings: Settings, text: str, names: tuple[str, ...], file: Path, model: str, print_json: bool) -> None:
+@with_settings
+def why(settings: Settings, text: str, names: tuple[str, ...], file: Path | None, print_json: bool) -> None:
     """Show where a completion comes from.
 
     The command looks up the longest passages of TEXT in the indexed code. It prints the files and lines that hold
     them. Imported tables do not name files. Use - to read TEXT from standard input.
     """
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
     text = (sys.stdin.read() if text == "-" else text).strip("\r\n")
     if not text.strip():
         raise UserError("TEXT is empty; give the completion to explain")
-    tokens = ModelTokenizer(locate(model))
-    tables = _asked_tables(open_registry(settings), names, file.absolute())
-    usable = [table for table in tables if table.fingerprint == tokens.fingerprint]
+    tokens = load_tokens(settings.model)
+    tables = _asked_tables(open_registry(settings), names, (file or Path("file")).absolute())
+    found = [_ask(text, table, tokens) for table in tables if table.fingerprint == tokens.fingerprint]
     skipped = [table.name for table in tables if table.fingerprint != tokens.fingerprint]
-    evidence = [_ask(text, table, tokens) for table in usable]
     if print_json:
-        click.echo(as_json({"text": text, "tables": list(map(_as_object, evidence)), "skipped": skipped}))
+        click.echo(as_json({"text": text, "tables": found, "skipped": skipped}))
         return
-    for one in evidence:
+    for one in found:
         click.echo("\n".join(_describe(one)))
     for name in skipped:
-        click.echo(f"{name} was not asked: it was built for another model; name that with --model", err=True)
+        print_status(f"{name} was not asked: it was built for another model; name that with --model")
 
 
 def _asked_tables(registry: Registry, names: Sequence[str], file: Path) -> list[NgramTable]:
@@ -87,64 +69,48 @@ def _asked_tables(registry: Registry, names: Sequence[str], file: Path) -> list[
     return tables
 
 
-def _ask(text: str, table: NgramTable, tokens: ModelTokenizer) -> _Evidence:
-    """Ask one table. A text in the middle of a line has other tokens than at its start: what knows more counts."""
+def _ask(text: str, table: NgramTable, tokens: ModelTokenizer) -> dict[str, Any]:
+    """What one table has of the text, for programs."""
     from ngram_builders.attribution import find_passages
     from ngram_builders.index.table_file import Table
 
     files = [Table.open(path) for path in table.paths]
-    queries = [tokens.encode(start + text) for start in ("", " ")]
-    asked = [
-        _Evidence(table.name, tokens.bytes_of(ids), find_passages(ids, files, table, tokens.bytes_of))
-        for ids in queries
-    ]
-    return max(asked, key=_covered)
+    answers = []
+    for start in (
+        "",
+        " ",
+    ):  # in the middle of a line it has other tokens than at its start: what knows more counts
+        ids = tokens.encode(start + text)
+        whole = tokens.bytes_of(ids)
+        passages = find_passages(ids, files, table, tokens.bytes_of)
+        pieces = [whole[one.start : one.end] for one in passages]
+        found = sum(len(piece.strip()) for piece in pieces)
+        described = [
+            {"text": piece.decode("utf-8", "replace"), "places": [asdict(spot) for spot in one.spots]}
+            for piece, one in zip(pieces, passages, strict=True)
+        ]
+        answers.append((found, -len(pieces), {"share": found / len(whole.strip()), "passages": described}))
+    return {"table": table.name, **max(answers, key=lambda answer: answer[:2])[2]}
 
 
-def _covered(evidence: _Evidence) -> int:
-    """How many bytes of the text stand in passages, without spaces at its ends; longer ones count more."""
-    lengths = [len(evidence.text[one.start : one.end].strip()) for one in evidence.passages]
-    return sum(lengths) * 1000 - len(lengths)
-
-
-def _describe(evidence: _Evidence) -> Iterator[str]:
-    found = sum(len(evidence.text[one.start : one.end].strip()) for one in evidence.passages)
-    yield f"{evidence.table}: {found / len(evidence.text.strip()):.0%} stands in its files"
-    for passage in evidence.passages:
-        yield from _describe_passage(evidence.text, passage)
-
-
-def _describe_passage(whole: bytes, passage: Passage) -> Iterator[str]:
-    """A passage, and the first places where it stands."""
+def _describe(answer: dict[str, Any]) -> Iterator[str]:
+    """The same for people: each passage, and the first places where it stands."""
     from ngram_builders.sources.discovery import display_path
 
-    spots = passage.spots
-    files = {spot.file for spot in passage.spots}
-    stands = f"{format_count(len(spots), 'place')}, {format_count(len(files), 'file')}" if spots else ""
-    text = whole[passage.start : passage.end].decode("utf-8", "replace").strip()
-    yield f"  {_shorten(' '.join(text.split()))}   {stands}".rstrip()
-    for spot in spots[:_SHOWN_SPOTS]:
-        path = Path(spot.file)
-        file = display_path(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-        changed = "   (the file has changed since)" if spot.changed else ""
-        yield f"    {file}:{spot.line}:{spot.column}: {_shorten(spot.source.strip())}{changed}"
-    if len(spots) > _SHOWN_SPOTS:
-        yield f"    and {len(spots) - _SHOWN_SPOTS:,} more; --json lists them"
+    yield f"{answer['table']}: {answer['share']:.0%} stands in its files"
+    for passage in answer["passages"]:
+        spots = passage["places"]
+        files = {spot["file"] for spot in spots}
+        stands = f"{format_count(len(spots), 'place')}, {format_count(len(files), 'file')}" if spots else ""
+        yield f"  {_shorten(' '.join(passage['text'].split()))}   {stands}".rstrip()
+        for spot in spots[:_SHOWN_SPOTS]:
+            path = Path(spot["file"])
+            file = display_path(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+            changed = "   (the file has changed since)" if spot["changed"] else ""
+            yield f"    {file}:{spot['line']}:{spot['column']}: {_shorten(spot['source'].strip())}{changed}"
+        if len(spots) > _SHOWN_SPOTS:
+            yield f"    and {len(spots) - _SHOWN_SPOTS:,} more; --json lists them"
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN_WIDTH else f"{text[: _SHOWN_WIDTH - 3]}..."
-
-
-def _as_object(evidence: _Evidence) -> dict[str, Any]:
-    """What one table has of the text, for programs."""
-    return {
-        "table": evidence.table,
-        "passages": [
-            {
-                "text": evidence.text[one.start : one.end].decode("utf-8", "replace"),
-                "places": [asdict(spot) for spot in one.spots],
-            }
-            for one in evidence.passages
-        ],
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import platformdirs
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import model_options, print_status
+from spd_lsp.command_options import Choices, model_options, print_status
 from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
@@ -32,7 +31,7 @@ def evaluate() -> None:
 @evaluate.command(epilog="\b\nExample: spd-lsp eval quality ~/code/*/ --examples 200")
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @model_options
-@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
+@click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(1, 512),
@@ -189,7 +188,7 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options
-@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
+@click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
 @click.option(
     "--max-tokens",
     type=click.IntRange(1, 512),
@@ -243,7 +242,7 @@ _passages = click.option(
 @evaluate.command()
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @model_options
-@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(2, 16), help="Number of drafts.")
+@click.option("-k", "--drafts", default=3, show_default=True, type=click.IntRange(2, 16), help="Number of drafts.")
 @_passages
 def linearity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
     """Measure how linear a model is in its input.
@@ -259,7 +258,7 @@ def linearity(repos: tuple[Path, ...], model: str, device: str, drafts: int, exa
 @evaluate.command()
 @click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @model_options
-@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Number of drafts.")
+@click.option("-k", "--drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Number of drafts.")
 @_passages
 def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
     """Measure the perplexity of drafts by rank.
@@ -274,7 +273,7 @@ def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, ex
 @click.command(epilog="\b\nExamples:\n  spd-lsp bench -k 3\n  spd-lsp bench --typing app.py --keys 200")
 @model_options
 @click.option(
-    "-k", "drafts", default="1,3,8", show_default=True, metavar="K,K", help="Numbers of drafts to compare."
+    "-k", "--drafts", default="1,3,8", show_default=True, metavar="K,K", help="Numbers of drafts to compare."
 )
 @click.option("--repeat", type=click.IntRange(2), default=15, show_default=True, help="Number of rounds.")
 @click.option(
@@ -288,7 +287,7 @@ def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, ex
 )
 @click.pass_obj
 def bench(
-    settings: Settings, model: str, device: str, drafts: str, repeat: int, typing: tuple[Path, ...], keys: int
+    choices: Choices, model: str, device: str, drafts: str, repeat: int, typing: tuple[Path, ...], keys: int
 ) -> None:
     """Measure the speed of decoders on this machine.
 
@@ -298,7 +297,9 @@ def bench(
     if typing:
         from spd_lsp.evaluation.typing_speed import typing_report
 
-        click.echo(typing_report(typing, keys, dataclasses.replace(settings, model=model, device=device)))
+        # As everywhere here, the configuration file says nothing but where the tables are.
+        settings = Settings(data_dir=choices.settings.data_dir, model=model, device=device)
+        click.echo(typing_report(typing, keys, settings))
         return
     from spd_lsp.evaluation.speed import run_rounds, speed_report
 

@@ -1,4 +1,4 @@
-"""The settings in use, merged from the command's flags, the editor's options and its configuration.
+"""The settings in use, merged from those of the command, the editor's options and its configuration.
 
 In: plain objects as an editor sends them. Out: one Settings, and what was invalid. Knows nothing of LSP messages.
 
@@ -9,31 +9,24 @@ Editors merge a user's configuration with that of the open folder, such as `.vsc
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from spd_lsp.settings import Settings, invalid_reason
+from spd_lsp.settings import FIELDS, Settings, converted, field_name, hint, invalid_reason
 
 SECTION = "spd-lsp"
 CLIENT_KEYS = ("serverCommand", "serverAddress", "trace")  # settings of the VS Code extension itself
-_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
-_EDITORS = tuple(name for name, field in _FIELDS.items() if field.metadata["in_editors"])
-WORKSPACE_SETTINGS = tuple(name for name, field in _FIELDS.items() if field.metadata["workspace"])
+_EDITORS = tuple(name for name, field in FIELDS.items() if field.metadata["in_editors"])
+WORKSPACE_SETTINGS = tuple(name for name, field in FIELDS.items() if field.metadata["workspace"])
 _NEED_RELOAD = ("model", "device", "data_dir", "indexing", "fill_format")  # fixed once a completer is made
 
 
 class Configuration:
-    """Flags override the configuration, which overrides the editor's options."""
+    """The editor's configuration overrides its options, and these the command's settings but the fixed ones."""
 
-    def __init__(self, settings: Settings, fixed: Sequence[str] = ()) -> None:
-        """The flags are those settings that differ from their defaults, and those named `fixed`."""
-        self.flags = {
-            name: getattr(settings, name)
-            for name, field in _FIELDS.items()
-            if name in fixed or getattr(settings, name) != field.default
-        }
+    def __init__(self, settings: Settings, fixed: Collection[str] = ()) -> None:
+        self.settings = settings
+        self.fixed = fixed
         self.options: dict[str, Any] = {}
         self.workspace: dict[str, Any] = {}
         self.problems: list[str] = []
@@ -48,7 +41,7 @@ class Configuration:
 
     def merged(self) -> Settings:
         """The settings in use."""
-        return Settings(**{**self.options, **self.workspace, **self.flags})
+        return dataclasses.replace(self.settings, **{**self.options, **self.workspace})
 
     def take_problems(self) -> list[str]:
         """What was invalid since the last call."""
@@ -70,15 +63,15 @@ class Configuration:
                 continue
             if name not in _EDITORS:
                 self.problems.append(f"unknown setting {key!r} ignored{hint(str(key), _EDITORS)}")
-            elif name in self.flags:
+            elif name in self.fixed:
                 continue
             elif name not in settable:
                 refused += [key] if value != getattr(used, name) else []
-            elif reason := invalid_reason(_FIELDS[name], value):
+            elif reason := invalid_reason(FIELDS[name], value):
                 self.problems.append(f"setting {key!r} {reason}; using {getattr(used, name)!r}")
                 valid |= {name: before[name]} if name in before else {}
             else:
-                valid[name] = converted(value, _FIELDS[name].default)
+                valid[name] = converted(value, FIELDS[name].default)
         if refused:
             self.problems.append(
                 f"{', '.join(map(repr, refused))} ignored: this configuration may come from the open folder, "
@@ -86,23 +79,6 @@ class Configuration:
                 "(Neovim: init_options)"
             )
         return valid
-
-
-def field_name(key: str) -> str | None:
-    """The setting that a key stands for, in either spelling. Example: `maxTokens` -> `max_tokens`."""
-    name = re.sub(r"(?<=[a-z])([A-Z])", lambda letter: "_" + letter[1].lower(), key)
-    return name if name in _FIELDS else None
-
-
-def hint(key: str, names: Collection[str] = tuple(_FIELDS)) -> str:
-    """Name the setting that an unknown key may mean. Example: `draft` -> "; did you mean 'drafts'?"."""
-    near = get_close_matches(key, names, 1, 0.75)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def converted(value: Any, default: Any) -> Any:
-    """The value in its setting's type: JSON has no tuples, and editors write 1 for 1.0."""
-    return type(default)(value) if isinstance(default, (float, tuple)) else value
 
 
 def needs_reload(before: Settings | None, now: Settings) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,7 +54,7 @@ def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
 def create_server(
     load: Load,
     settings: Settings | None = None,
-    fixed: Sequence[str] = (),
+    fixed: Collection[str] = (),
     *,
     prepare: Prepare | None = None,
     stand_in: StandIn | None = None,
@@ -64,7 +64,7 @@ def create_server(
     `prepare` fetches and checks a model, before the one that is loaded is let go. `stand_in`, for models that take
     long to load: what answers until then.
 
-    Editors cannot change `settings` that differ from the defaults, nor those named `fixed`.
+    Editors cannot change those of the `settings` that are named `fixed`.
     """
     worker = Worker()
     server = Session(worker, ModelLoader(worker, load, prepare, stand_in), settings or Settings(), fixed)

@@ -92,7 +92,9 @@ class Session(LanguageServer):
 
     protocol: SpdProtocol
 
-    def __init__(self, worker: Worker, loader: ModelLoader, settings: Settings, fixed: Sequence[str] = ()) -> None:
+    def __init__(
+        self, worker: Worker, loader: ModelLoader, settings: Settings, fixed: Collection[str] = ()
+    ) -> None:
         notebooks = types.NotebookDocumentSyncOptions([types.NotebookDocumentFilterWithNotebook("*")])
         super().__init__("spd-lsp", __version__, notebook_document_sync=notebooks, protocol_cls=SpdProtocol)
         self.settings = settings

@@ -168,6 +168,8 @@ def test_ngrams_of_tables_are_read_from_their_files(llama, bigram_table):
     table, follows = bigram_table(VOCABULARY)
     [[best, *_]], _ = written(llama, [ids_of(6)], ngrams=table, ngram_weight=100.0)
     assert all(follows[a] == b for a, b in pairwise(best))
+    with pytest.raises(spd_lsp.UserError, match=r"missing\.ngt"):
+        written(llama, [ids_of(6)], ngrams="missing.ngt")
     with pytest.raises(spd_lsp.UserError, match=r"has 97 tokens, but the model has 96: they belong to different"):
         written(llama, [ids_of(6)], ngrams=bigram_table(VOCABULARY + 1)[0])
 
@@ -200,6 +202,10 @@ def test_what_a_checkpoint_says_of_sampling_changes_nothing(llama):
         ),
         ({"past_key_values": "read"}, "reads the prompt itself; pass no past_key_values"),
         ({"k": 97}, "expected 97 different texts, found 96; lower num_return_sequences"),
+        ({"tau": 0}, "tau must be from 0.001 to 10.0, not 0"),
+        ({"alpha": 5}, "alpha must be from 0.0 to 1.0, not 5"),
+        ({"candidates": 0}, "candidates must be from 1 to 1000, not 0"),
+        ({"ngram_weight": -1}, "ngram_weight must be from 0.0 to 100.0, not -1"),
     ],
 )
 def test_what_cannot_be_done_is_refused(llama, options, message):

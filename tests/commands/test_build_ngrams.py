@@ -156,7 +156,7 @@ def test_several_folders_make_one_table(run, shop, tmp_path):
         ),
         ([".", "--name", "../evil"], "invalid table name .*evil"),
         ([".", "--model", "no-such-model"], "there is no model .no-such-model."),
-        ([".", "--language", "pyton"], "unknown language 'pyton'; choose one of .*python"),
+        ([".", "--language", "pyton"], "unknown language 'pyton'; did you mean 'python'"),
         ([".", "--why", "missing.py"], "no such file: missing.py"),
         ([".", "--why", "../elsewhere.py"], "elsewhere.py is not in .*shop"),
     ],

@@ -143,14 +143,16 @@ def test_complete_marks_what_only_begins_a_line(invoke, tmp_path):
     assert printed == [round(100 * one["probability"], 1) for one in completions if one["probability"] is not None]
     assert printed and printed == sorted(printed, reverse=True)
     floor = completions[0]["probability"] + 0.01
-    said = invoke("complete", place, "--json", "--min-probability", floor).stdout
+    said = invoke("complete", place, "--json", "--while-typing", "--set", f"min-probability={floor}").stdout
     assert json.loads(said)["completions"] == [], "a beginning never comes first"
 
 
 @pytest.mark.parametrize("k", [1, 3, 8])
 def test_passes_are_the_longest_drafts_tokens_for_every_k(invoke, program, k):
     place, superposed = f"{program}:{END_OF_PROGRAM}", "decoder=superposed"
-    shown = invoke("complete", place, "-k", k, "--json", "--max-tokens", 6, "--set", superposed).stdout
+    shown = invoke(
+        "complete", place, ("-k", "--drafts")[k % 2], k, "--json", "--max-tokens", 6, "--set", superposed
+    ).stdout
     answer = json.loads(shown)
     assert 1 <= len(answer["completions"]) <= k
     assert answer["passes"] == answer["tokens"] <= 6
@@ -168,6 +170,13 @@ def test_the_object_holds_what_is_documented_and_nothing_else(invoke, program):
     assert all(one["kind"] in ("model", "copies", "names") for one in answer["completions"])
 
 
+def test_without_a_position_the_end_of_the_file_is_completed(invoke, tmp_path):
+    path = tmp_path / "demo.py"
+    path.write_text("import argparse\n\nparser = argparse.")
+    at_end, named = (json.loads(invoke("complete", f"{path}{end}", "--json").stdout) for end in ("", ":3:19"))
+    assert at_end["completions"] == named["completions"] != []
+
+
 def test_standard_input_is_completed_as_the_text_of_the_file(invoke, program):
     arguments = ("complete", "--json", f"{program}:{END_OF_PROGRAM}")
     stored = json.loads(invoke(*arguments).stdout)
@@ -179,15 +188,16 @@ def test_standard_input_is_completed_as_the_text_of_the_file(invoke, program):
     assert secret == "no draft: this file may hold secrets\n"
 
 
-def test_with_a_floor_complete_is_as_silent_as_an_editor(invoke, program):
+def test_while_typing_complete_is_as_silent_as_an_editor(invoke, program):
     every = json.loads(invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json").stdout)["completions"]
     floor = every[0]["probability"]
     for minimum, expected in ((floor, every), (floor + 0.01, [])):
-        found = invoke("complete", f"{program}:{END_OF_PROGRAM}", "--json", "--min-probability", minimum).stdout
-        assert json.loads(found)["completions"] == expected
-    said = invoke("complete", f"{program}:4:9", "--min-probability", 0).stdout  # class Sh|elf
+        asked = ("complete", f"{program}:{END_OF_PROGRAM}", "--json", "--set", f"min-probability={minimum}")
+        assert json.loads(invoke(*asked, "--while-typing").stdout)["completions"] == expected
+        assert json.loads(invoke(*asked).stdout)["completions"] == every
+    said = invoke("complete", f"{program}:4:9", "--while-typing").stdout  # class Sh|elf
     assert said == "no draft: the cursor is inside a word\n"
-    said = invoke("complete", f"{program}:4:7", "--min-probability", 0).stdout
+    said = invoke("complete", f"{program}:4:7", "--while-typing").stdout
     assert said == "no draft: a word goes on right of the cursor\n"
 
 
@@ -224,7 +234,8 @@ def test_a_change_that_no_setting_allows_is_reported(invoke, program, change, me
 @pytest.mark.parametrize(
     ("position", "message"),
     [
-        ("shelf.py", "is not FILE:LINE:COL, such as app.py:12:8"),
+        ("shelf.py:12", "is neither FILE nor FILE:LINE:COL, such as app.py:12:8"),
+        ("gone.py", "cannot read gone.py: No such file"),
         ("gone.py:1:1", "cannot read .*gone.py: No such file"),
         ("shelf.py:99:1", "has no line 99, only 1 to 15"),
         ("shelf.py:0:1", "has no line 0, only 1 to 15"),
@@ -232,9 +243,9 @@ def test_a_change_that_no_setting_allows_is_reported(invoke, program, change, me
         ("binary.py:1:1", "is a binary file"),
         ("latin.py:1:1", "is not UTF-8 .*byte 0xe9 in position 5"),
         (".:1:1", ": Is a directory"),
-        ("shelf.py:²:1", "is not FILE:LINE:COL, such as app.py:12:8"),
-        ("shelf.py:1:١", "is not FILE:LINE:COL, such as app.py:12:8"),
-        (f"shelf.py:{'1' * 5000}:1", "is not FILE:LINE:COL, such as app.py:12:8"),
+        ("shelf.py:²:1", "is neither FILE nor FILE:LINE:COL, such as app.py:12:8"),
+        ("shelf.py:1:١", "is neither FILE nor FILE:LINE:COL, such as app.py:12:8"),
+        (f"shelf.py:{'1' * 5000}:1", "is neither FILE nor FILE:LINE:COL, such as app.py:12:8"),
     ],
 )
 def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position, message):

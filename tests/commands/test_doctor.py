@@ -41,7 +41,15 @@ def install(registry, name, repo, **options):
 def test_a_fresh_installation_has_no_problems(tmp_path):
     lines = CliRunner().invoke(main, ["--data-dir", str(tmp_path / "data"), "doctor"]).output.splitlines()
     assert all(line.startswith("ok ") for line in lines), lines
-    assert [line.split()[1] for line in lines] == ["spd-lsp", "packages", "model", "fill", "data"]
+    assert [line.split()[1] for line in lines] == [
+        "configuration",
+        "data-dir",
+        "spd-lsp",
+        "packages",
+        "model",
+        "fill",
+        "data",
+    ]
     assert not (tmp_path / "data").exists()
 
 

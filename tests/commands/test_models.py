@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from spd_lsp.cli import main
-from spd_lsp.commands.models import read_table, recommend
 from spd_lsp.models.checkpoint.download import models_folder
+from spd_lsp.models.checkpoint.recommended import read_table, recommend
 from tests.conftest import STARTER_FILE
 from tests.models.checkpoint.hub_server import Hub, running_hub
 from tests.models.checkpoint.test_stored_models import store, write

@@ -50,11 +50,11 @@ OTHERS = {
 IN_EDITORS = [field.name for field in dataclasses.fields(Settings) if field.metadata["in_editors"]]
 
 
-def test_flags_override_the_configuration_which_overrides_the_options():
-    configuration = Configuration(Settings(device="cpu"), fixed=("model",))
+def test_flags_override_the_configuration_which_overrides_the_options_which_override_the_file():
+    configuration = Configuration(Settings(device="cpu", delay=5, drafts=9), fixed=("model", "device"))
     configuration.set_options({"drafts": 2, "ngramWeight": 0.25, "device": "cuda"})
     configuration.set_configuration({"drafts": 5, "model": "o/mine", "serverCommand": ["x"]})
-    assert configuration.merged() == Settings(device="cpu", drafts=5, ngram_weight=0.25)
+    assert configuration.merged() == Settings(device="cpu", delay=5, drafts=5, ngram_weight=0.25)
     assert configuration.take_problems() == []
 
 

@@ -8,8 +8,8 @@ const vscode = require("vscode");
 const { BIN, programIn } = require("./locations.js");
 const { serverOf } = require("./program.js");
 
-const PYTHONS = ["python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3", "python"];
-const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 10))";
+const PYTHONS = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"];
+const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))";
 const FINISHED = "finished"; // a file that marks a complete environment
 const PAUSE = 500; // milliseconds between two looks at another window's installation
 
@@ -144,9 +144,9 @@ class OwnEnvironment {
       }
     }
     if (!this.find(["uv"])) {
-      throw new Error(tried[0] ?? "Cannot find Python 3.10 or newer. Install it from python.org, or with your system's packages.");
+      throw new Error(tried[0] ?? "Cannot find Python 3.11 or newer. Install it from python.org, or with your system's packages.");
     }
-    await this.run(["uv", "venv", "--seed", "--python", ">=3.10", this.folder], () => {}, token);
+    await this.run(["uv", "venv", "--seed", "--python", ">=3.11", this.folder], () => {}, token);
   }
 
   find(command) {

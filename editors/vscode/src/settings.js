@@ -37,8 +37,13 @@ class ServerSettings {
     return (await next(params, token)).map((section) => section && this.ofFolder(section));
   }
 
+  /** What was set anywhere: with the defaults it would hide the server's configuration file. */
   ofFolder(section) {
-    const settings = Object.fromEntries(this.folderKeys.map((key) => [key, section[key]]));
+    const set = (key) => {
+      const { globalValue, workspaceValue, workspaceFolderValue } = vscode.workspace.getConfiguration(SECTION).inspect(key) ?? {};
+      return [globalValue, workspaceValue, workspaceFolderValue].some((value) => value !== undefined);
+    };
+    const settings = Object.fromEntries(this.folderKeys.filter(set).map((key) => [key, section[key]]));
     return this.paused ? { ...settings, enabled: false } : settings;
   }
 }

@@ -64,8 +64,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 def setting_option(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The option of a setting, which its last name says; `Settings` describes it."""
     setting = FIELDS[names[-1].removeprefix("--").replace("-", "_")]
-    low, high, text = (setting.metadata[about] for about in ("low", "high", "description"))
-    kind = str if low is None else click.IntRange(low, high)
+    low, high, choices, text = (setting.metadata[about] for about in ("low", "high", "choices", "description"))
+    kind = click.Choice(choices) if choices else str if low is None else click.IntRange(low, high)
     text = f"{text[0].upper()}{text[1:].replace('`', '')}."
     return click.option(*names, type=kind, default=setting.default, show_default=True, help=text)
 

@@ -13,7 +13,7 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
-from spd_lsp.command_options import Choices, model_options, print_status, with_choices
+from spd_lsp.command_options import Choices, model_options, print_status, setting_option, with_choices
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
 from spd_lsp.config_file import config_path
@@ -25,6 +25,7 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
 
 @click.command()
 @model_options
+@setting_option("--decoder")
 @click.option("--stdio", is_flag=True, help="Use standard input and output (the default).")
 @click.option(
     "--socket",

@@ -51,13 +51,3 @@ def test_a_draft_is_shown_on_request_and_accepted(nvim: Neovim):
 def test_the_menu_opens_for_one_who_asks_right_after_typing(nvim: Neovim):
     nvim("input", "Goos.<C-x><C-o>")
     wait_until("the menu opens", lambda: nvim.menu)
-
-
-def test_ghost_text_is_shown_and_accepted(nvim: Neovim):
-    if not nvim.has("0.12"):
-        pytest.skip("needs Neovim 0.12 for inline completion")
-    before = nvim.last_line
-    nvim("input", "GA")
-    accept = "return vim.lsp.inline_completion.get()"
-    wait_until("ghost text is accepted", lambda: nvim.lua(accept) and nvim.last_line != before)
-    assert nvim.last_line.startswith(before)

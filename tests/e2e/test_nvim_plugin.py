@@ -24,10 +24,7 @@ from tests.processes import is_alive, wait_until
 ROOT = Path(__file__).parents[2]
 DOC = ROOT / "editors" / "nvim" / "doc"
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(not neovims(), reason=f"needs nvim; {HOW}"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not neovims(), reason=f"needs nvim; {HOW}")]
 
 # The repository is installed as people install it without a plugin manager: a link in a package folder.
 INIT = """
@@ -353,28 +350,6 @@ def test_the_status_says_why_a_folder_is_not_indexed(open_neovim: Open, tmp_path
     editor("command", "SpdStatus")
     told = wait_until("the status is shown", lambda: [it for it in editor.lua("return told") if "(normal)" in it])
     assert "this folder is not indexed: you excluded it" in told[-1]
-
-
-def test_the_message_that_a_folder_is_indexed_stops_nobody_who_types(open_neovim: Open, tmp_path: Path):
-    folder = tmp_path / ("shop" * 8)
-    (folder / ".git").mkdir(parents=True)
-    (folder / "asked.py").write_text(ASKED)
-    editor = open_neovim(
-        server=False, init=f"vim.env.PATH = '{program(tmp_path).parent}:' .. vim.env.PATH\n{INIT}"
-    )
-    editor("ui_attach", 80, 24, {})
-    editor("command", f"silent edit {folder}/asked.py")
-    editor("input", "i")
-    was_stopped = []
-
-    def is_told() -> bool:
-        was_stopped.append(editor("get_mode")["blocking"])
-        return was_stopped[-1] or "indexed shopshop" in editor("exec", "messages", True)
-
-    wait_until("the user is told", is_told)
-    editor("input", "x")
-    wait_until("that is typed", lambda: editor("get_mode")["blocking"] or "x" in editor("get_current_line"))
-    assert not any(was_stopped) and not editor("get_mode")["blocking"]
 
 
 def offered(editor: Neovim) -> list[str]:

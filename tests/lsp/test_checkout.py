@@ -66,16 +66,17 @@ class History:
         who = ("-c", "user.name=someone", "-c", "user.email=someone@localhost")
         subprocess.run(["git", "-C", self.folder, *who, *arguments], check=True, capture_output=True)
 
-    def write(self) -> None:
-        """Add something that can be asked for to each file that changes."""
-        for number, (name, file) in enumerate(zip(CHANGED, self.changed, strict=True)):
-            file.write_text(file.read_text() + HABIT.format(name=name, number=number))
-
     @property
     def events(self) -> list[dict[str, object]]:
         """What an editor reports of a checkout."""
         kinds = [(file, WRITTEN) for file in self.changed] + [(file, DELETED) for file in self.gone]
         return [{"uri": file.as_uri(), "type": kind} for file, kind in kinds]
+
+
+def add(names: list[str], files: list[Path]) -> None:
+    """Write something that can be asked for at the end of each file."""
+    for number, (name, file) in enumerate(zip(names, files, strict=True)):
+        file.write_text(file.read_text() + HABIT.format(name=name, number=number))
 
 
 @pytest.fixture
@@ -86,13 +87,12 @@ def history(tmp_path: Path) -> History:
     files = sorted(file for file in folder.rglob("*.py") if file.stat().st_size > 200)
     random.Random(0).shuffle(files)
     history = History(folder, files[:60], files[60:100])
-    for number, (name, file) in enumerate(zip(GONE, history.gone, strict=True)):
-        file.write_text(file.read_text() + HABIT.format(name=name, number=number))
+    add(GONE, history.gone)
     history.git("init", "-q", "-b", "main")
     history.git("add", "-A")
     history.git("commit", "-qm", "one")
     history.git("checkout", "-q", "-b", "other")
-    history.write()
+    add(CHANGED, history.changed)
     for file in history.gone:
         file.unlink()
     history.git("add", "-A")
@@ -104,13 +104,7 @@ def history(tmp_path: Path) -> History:
 def built(history: History, data: Path) -> Registry:
     """A registry with a table of the repository as it is."""
     tokens, registry = ModelTokenizer(STARTER), Registry(data)
-    build(
-        [history.folder],
-        "shop",
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=registry,
-    )
+    build([history.folder], "shop", tokens.encode_batch, token_space=tokens.space, registry=registry)
     return registry
 
 
@@ -149,12 +143,6 @@ async def until_right(editor: Editor, folder: Path, names: list[str], how_many: 
         await asyncio.sleep(1.0)
 
 
-async def fresh_answers(history: History, data: Path, names: list[str]) -> list[str]:
-    """What is answered from a table built of what is there now."""
-    async with serving(built(history, data), history.folder) as editor:
-        return await answers(editor, history.folder, names)
-
-
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
 async def test_after_a_checkout_answers_are_those_of_a_table_built_anew(
     history: History, tmp_path: Path, is_told: bool
@@ -171,26 +159,8 @@ async def test_after_a_checkout_answers_are_those_of_a_table_built_anew(
         await until_right(editor, history.folder, gone, lambda found: found == 0)
         await until_right(editor, history.folder, new, lambda found: found == len(new))
         await until(lambda: not commands_with(rebuild))
-        expected = await fresh_answers(history, tmp_path / "fresh", new)
+        async with serving(built(history, tmp_path / "fresh"), history.folder) as fresh:
+            expected = await answers(fresh, history.folder, new)
         assert right(expected, new) == len(new)
         assert await answers(editor, history.folder, new) == expected
         assert right(await answers(editor, history.folder, gone), gone) == 0
-
-
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
-async def test_files_that_another_program_wrote_are_learnt_while_nobody_asks(
-    history: History, tmp_path: Path, is_told: bool
-):
-    registry, places = built(history, tmp_path / "data"), CHANGED[::3]
-    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
-    async with serving(registry, history.folder) as editor:
-        assert right(await answers(editor, history.folder, places), places) == 0
-        history.write()
-        if is_told:
-            editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events[: len(CHANGED)]})
-        await until(lambda: commands_with(rebuild))
-        await until(lambda: not commands_with(rebuild))
-        await asyncio.sleep(2.0)  # in which the table is opened
-        expected = await fresh_answers(history, tmp_path / "fresh", places)
-        assert right(expected, places) == len(places) == 20
-        assert await answers(editor, history.folder, places) == expected

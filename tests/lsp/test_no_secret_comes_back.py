@@ -75,12 +75,6 @@ def test_files_of_a_build_contain_no_secret(data: Path) -> None:
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
 
 
-def test_an_export_warns_that_code_can_be_read(data: Path, shop: Path) -> None:
-    told = run(data, "ngrams", "export", "shop", str(data / "again.ngt"))
-    assert told.endswith("anyone who has it can read the code of 4 files\n")
-    assert str(shop).encode() not in (data / "again.ngt").read_bytes()
-
-
 def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Path, tmp_path: Path) -> None:
     run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
     file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE

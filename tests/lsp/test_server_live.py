@@ -14,18 +14,7 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
-from tests.lsp.lsp_client import (
-    URI,
-    Editor,
-    FakeCompleter,
-    at,
-    edit,
-    opened,
-    result,
-    session,
-    texts,
-    until,
-)
+from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, result, session, texts, until
 from tests.lsp.test_server_process import COMPLETION, end, process
 from tests.processes import TIMEOUT
 
@@ -153,13 +142,7 @@ def data(tmp_path: Path, repository: Path) -> Path:
 def build_table(repository: Path, tmp_path: Path, name: str = "mine") -> Path:
     """The folder of a registry with a table of a repository."""
     tokens = ModelTokenizer(STARTER)
-    build(
-        [repository],
-        name,
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=Registry(tmp_path / "data"),
-    )
+    build([repository], name, tokens.encode_batch, token_space=tokens.space, registry=Registry(tmp_path / "data"))
     return tmp_path / "data"
 
 

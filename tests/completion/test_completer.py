@@ -60,13 +60,7 @@ def write(folder, text):
 
 
 def teach(repository, registry, tokens):
-    build(
-        [repository],
-        "mine",
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=registry,
-    )
+    build([repository], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
 
 
 def texts(answer):

@@ -9,7 +9,6 @@ import pytest
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
@@ -23,16 +22,6 @@ def {name}(frobnicator):
 """
 ASKED = "def fifth(frobnicator):\n    zygote = frob"
 ELSEWHERE = "import os\n\n\ndef names(path):\n    return os."
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
-
-
-@pytest.fixture(scope="module")
-def network():
-    return load(STARTER, "cpu")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any
 from tests.lsp.lsp_client import Editor, at
 from tests.processes import TIMEOUT, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OTHER_USER = 65534
 COMPLETION = "textDocument/completion"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.installed import HOW, neovims
-from tests.e2e.nvim import Neovim, environment, neovim
+from tests.e2e.nvim import Neovim, neovim
 from tests.processes import wait_until
 
 SOURCE = """import os
@@ -29,10 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not neovims(), reason=f"needs 
 
 
 @pytest.fixture(params=neovims())
-def nvim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Neovim]:
+def nvim(request: pytest.FixtureRequest, tmp_path: Path, own_folders: None) -> Iterator[Neovim]:
     """Neovim with our configuration and a Python file; the model is loaded."""
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
     with neovim(request.param, tmp_path, SOURCE) as editor:
         yield editor
 

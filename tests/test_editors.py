@@ -68,11 +68,6 @@ def test_a_folder_that_is_opened_sets_no_more_in_vs_code_than_in_other_editors()
     assert MANIFEST["capabilities"]["virtualWorkspaces"]["supported"] is False
 
 
-def test_the_manifests_defaults_are_read_back_as_the_servers():
-    sent = {name.removeprefix("spd-lsp."): entry["default"] for name, entry in SERVERS.items()}
-    assert problems_of(sent) == []
-
-
 def test_the_server_leaves_the_extensions_own_settings_alone():
     assert {name.split(".")[1] for name in OWN} == set(CLIENT_KEYS)
 

@@ -6,7 +6,6 @@ import importlib
 import pkgutil
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -25,6 +24,7 @@ from spd_lsp.completion.loading import load_completer
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
 from tests.planted import lines, private_key
+from tests.processes import steps
 
 HALF = 4_000  # characters; the whole is twice as long
 MAX_GROWTH = 2.6  # in steps; what is quadratic takes four times as many
@@ -102,22 +102,6 @@ def test_a_file_is_read_masked_learnt_and_completed_in_linear_time(
     work(text[:100])  # what happens once
     half, whole = (steps(lambda text=text: work(text)) for text in (text[:HALF], text))  # type: ignore[misc]
     assert whole < MAX_GROWTH * half
-
-
-def steps(work: Callable[[], object]) -> int:
-    """The number of calls of functions, those of C included."""
-    number = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal number
-        number += 1
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return number
 
 
 @cache

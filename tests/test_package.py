@@ -114,12 +114,7 @@ def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"spd_lsp-{__version__}.dist-info/METADATA").decode()
     needed = re.findall(r"^Requires-Dist: (\S+?)[<>;].*?(extra == '.*')?$", metadata, re.MULTILINE)
-    assert {name for name, extra in needed if not extra} >= {
-        "pygls",
-        "msgpack",
-        "tree-sitter",
-        "xllamacpp",
-    }
+    assert {name for name, extra in needed if not extra} >= {"pygls", "msgpack", "tree-sitter", "xllamacpp"}
     assert "extra == 'models'" in {extra for name, extra in needed if name in MODELS}
     assert all(extra for name, extra in needed if name in MODELS)
 

@@ -78,11 +78,7 @@ def test_the_console_blocks_print_what_they_show(shell):
 def test_the_settings_tables_list_every_setting_with_its_default(document: str, in_editors: bool):
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \| (.*?) \|$", document, flags=re.MULTILINE)
     expected = [
-        (
-            camel_case(field.name),
-            json.dumps(field.default),
-            field.metadata["description"],
-        )
+        (camel_case(field.name), json.dumps(field.default), field.metadata["description"])
         for field in dataclasses.fields(Settings)
         if field.metadata["in_editors"] == in_editors
     ]

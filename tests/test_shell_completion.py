@@ -44,13 +44,6 @@ def output(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_printed_as_it_is(shell: str):
-    variables = environment(_SPD_LSP_COMPLETE=f"{shell}_source")
-    done = subprocess.run([PROGRAM], env=variables, capture_output=True, text=True, check=False)
-    assert done.stderr == "" and "spd_lsp_completion" in done.stdout
-
-
 def test_bash_completes_commands(tmp_path: Path):
     script = script_of("bash", tmp_path)
     assert output("bash", "--norc", "-c", BASH.format(script=script)).split() == ["ngrams"]

@@ -82,8 +82,7 @@ console.log(JSON.stringify(settings.options()));
 
 
 @pytest.mark.parametrize(
-    ("user", "expected"),
-    [({}, Settings()), ({"drafts": 5, "maxTokens": 9}, Settings(drafts=5, max_tokens=9))],
+    ("user", "expected"), [({}, Settings()), ({"drafts": 5, "maxTokens": 9}, Settings(drafts=5, max_tokens=9))]
 )
 def test_what_the_user_set_is_sent(tmp_path: Path, user: dict[str, int], expected: Settings):
     configuration = Configuration(Settings())

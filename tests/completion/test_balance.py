@@ -19,12 +19,7 @@ from pygments.token import Comment, Error, Literal, String
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.offer import usable_completions
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.load import load
-from spd_lsp.ngrams.serving_tables import ServingTables
-from spd_lsp.settings import Settings
 from tests.completion.places import context_at
-from tests.conftest import STARTER
 
 LANGUAGES = {  # of the snippets, and what Pygments calls them
     "service.py": ("python", "python"),
@@ -175,12 +170,6 @@ def test_what_follows_is_not_closed_again_by_what_was_written_there(name: str) -
                 place.after[:40],
             )
     assert count > CURSORS / 2
-
-
-@pytest.fixture(scope="module")
-def completer() -> Completer:
-    tokens = ModelTokenizer(STARTER)
-    return Completer(load(STARTER, "cpu"), tokens, ServingTables(None, tokens.fingerprint), Settings())
 
 
 @pytest.mark.slow

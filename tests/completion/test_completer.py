@@ -9,7 +9,6 @@ import pytest
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
@@ -23,16 +22,6 @@ def {name}(frobnicator):
 """
 ASKED = "def fifth(frobnicator):\n    zygote = frob"
 ELSEWHERE = "import os\n\n\ndef names(path):\n    return os."
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
-
-
-@pytest.fixture(scope="module")
-def network():
-    return load(STARTER, "cpu")
 
 
 @pytest.fixture
@@ -60,13 +49,7 @@ def write(folder, text):
 
 
 def teach(repository, registry, tokens):
-    build(
-        [repository],
-        "mine",
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=registry,
-    )
+    build([repository], "mine", tokens.encode_batch, token_space=tokens.space, registry=registry)
 
 
 def texts(answer):
@@ -151,20 +134,16 @@ def {name}(frobnicator):
 """
 
 
-def complete_in_first(network, tokens, registry, repository):
-    """Complete behind `if` in first.py, which is open and whose line is no longer written."""
-    open_files = OpenFiles(tokens)
-    tables = ServingTables(registry, tokens.fingerprint, open_files)
+def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):
+    """Behind `if` in first.py, which is open and whose line is no longer written."""
+    write(repository, UNCOMMON)
+    teach(repository, registry, tokens)
+    tables = ServingTables(registry, tokens.fingerprint, OpenFiles(tokens))
     source = UNCOMMON.format(name="first").partition("frobnicator.is")[0]
     file = repository / "first.py"
     completer = Completer(network, tokens, tables, Settings())
-    return completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
-
-
-def test_a_line_of_other_files_is_the_first_draft(network, tokens, registry, repository):
-    write(repository, UNCOMMON)
-    teach(repository, registry, tokens)
-    best, *others = complete_in_first(network, tokens, registry, repository).completions
+    answer = completer.complete(source, len(source), "python", file, name=file.as_uri(), explicit=True)
+    best, *others = answer.completions
     assert best.text == "frobnicator.is_tired(threshold=0.25, hours=17):"
     assert best.is_copy
     assert (best.match.count, best.match.places, best.match.files) == (3, 3, 3)

@@ -12,16 +12,9 @@ from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import OfferInputs
 from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match, rank_candidates
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.completion.vocabularies import save_tokenizer
-from tests.conftest import STARTER
 
 SOURCE = "def read(path):\n    rows = path."
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture

@@ -10,12 +10,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import find_end, trim_draft
 from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.load import load
-from spd_lsp.ngrams.serving_tables import ServingTables
-from spd_lsp.settings import Settings
 from tests.completion.places import context_at
-from tests.conftest import STARTER
 
 SOURCES = (
     "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json",
@@ -57,13 +52,6 @@ def test_a_block_cut_off_by_the_length_limit_loses_its_unfinished_line():
 
 class Stopped(Exception):
     """Nothing fits."""
-
-
-@pytest.fixture(scope="module")
-def completer() -> Completer:
-    tokens = ModelTokenizer(STARTER)
-    tables = ServingTables(None, tokens.fingerprint)
-    return Completer(load(STARTER, "cpu"), tokens, tables, Settings(min_probability=0.0))
 
 
 def complete(completer: Completer, source: str, typed: str) -> CompletionResult:

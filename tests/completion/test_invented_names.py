@@ -12,15 +12,13 @@ from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import OfferInputs, invents_name
 from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER
 
 ELSEWHERE = "class MessageType:\n    def load_rows(self):\n        return self.state_of_rows\n"
 
 
-@pytest.fixture(scope="module")
-def invents():
+@pytest.fixture
+def invents(tokens: ModelTokenizer):
     """A function from a text at the cursor and what stands left of it to whether it invents a name."""
-    tokens = ModelTokenizer(STARTER)
     array = build_suffix_array([with_boundaries(tokens.encode(ELSEWHERE), tokens.end_of_text)])
 
     def invents(text: str, left: str = "    ", p: float = 0.05, match: Match | None = None, known: bool = True):

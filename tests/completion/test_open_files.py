@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
 from spd_lsp.settings import Settings
+from tests.processes import steps
 
 FEW, MANY = 20, 250
 TEXT = "import os\n\n\ndef total(basket):\n    amount_of_all = 0\n    for item in basket:\n        amount_\n"
@@ -28,21 +28,10 @@ def document(number: int) -> OpenDocument:
     return OpenDocument(f"file:///{name}.py", Path(f"/{name}.py"), "python", "".join(lines))
 
 
-def steps(completer: Completer, text: str = TEXT, cursor: int = CURSOR, name: str = "app") -> int:
-    """The functions that one completion calls, of C too."""
-    count = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        path = Path(f"/{name}.py")
-        completer.complete(text, cursor, "python", path, name=path.as_uri(), explicit=True)
-    finally:
-        sys.setprofile(None)
-    return count
+def again(completer: Completer, text: str = TEXT, cursor: int = CURSOR, name: str = "app") -> int:
+    """The steps of one completion."""
+    path = Path(f"/{name}.py")
+    return steps(lambda: completer.complete(text, cursor, "python", path, name=path.as_uri(), explicit=True))
 
 
 def show(completer: Completer, first: int, end: int) -> None:
@@ -59,18 +48,18 @@ def completer(tmp_path: Path) -> Completer:
 
 
 def after_leaving_a_line(completer: Completer) -> int:
-    steps(completer)
+    again(completer)
     written = TEXT[:CURSOR] + "of_all += item\n    return amount_\n"
-    return steps(completer, written, len(written) - 1)
+    return again(completer, written, len(written) - 1)
 
 
 def after_a_look_elsewhere(completer: Completer) -> int:
-    steps(completer, name="other")
-    return steps(completer)
+    again(completer, name="other")
+    return again(completer)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ask", [steps, after_leaving_a_line, after_a_look_elsewhere])
+@pytest.mark.parametrize("ask", [again, after_leaving_a_line, after_a_look_elsewhere])
 def test_a_completion_takes_hardly_more_steps_beside_many_open_documents_than_beside_few(
     completer: Completer, ask: Callable[[Completer], int]
 ):

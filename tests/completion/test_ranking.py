@@ -13,7 +13,6 @@ from spd_lsp.completion.ranking import (
     Completion,
     Match,
     at_most_one_right,
-    beginnings,
     calibrate,
     choose_completions,
     rank_candidates,
@@ -41,15 +40,6 @@ def test_at_most_one_completion_of_a_place_is_right(p: list[float]):
     assert lowered[:1] == best_first[:1]
     assert sum(lowered) <= 1 + 1e-9
     assert all(0 <= one <= before for one, before in zip(lowered, best_first, strict=True))
-
-
-def test_a_beginning_is_at_most_as_probable_as_the_first_draft_leaves():
-    drafts = [Completion("compute(x)", 0.7), Completion("copy(x)", 0.1)]
-    found = beginnings(
-        [("compute(", 0.0), ("copy(", 0.0), ("other(", 0.0)], drafts, WITH_NGRAMS, lambda text: True
-    )
-    assert found.keys() == {"compute(", "copy("}
-    assert found["compute("] > 0.7 and found["copy("] <= 0.3 + 1e-9
 
 
 def test_what_saves_no_more_than_a_step_down_the_list_gives_way_to_what_does():

@@ -20,7 +20,7 @@ from spd_lsp.models.model_server import Question, Written
 from spd_lsp.settings import Settings
 from tests.models.model_servers import told_server
 from tests.planted import ALPHANUMERIC, BASE64, letters, lines, private_key
-from tests.secret_shapes import SHAPES
+from tests.secret_shapes import FAMILIAR
 
 
 def token(text: str, logprob: float, *others: tuple[str, float]) -> dict[str, Any]:
@@ -154,7 +154,7 @@ _CODE = "import os\n\n\ndef connect(url):\n    return os.popen(url)\n\n\n"
 def test_next_to_nothing_is_sent_of_a_secret_while_it_is_typed(told: Told):
     """Key by key, with and without what an editor closes behind the cursor."""
     sent: dict[str, int] = {}
-    for name, before, secret, after in SHAPES:
+    for name, before, secret, after in FAMILIAR:
         closed = after.partition("\n")[0]
         for typed in range(1, len(secret) + 1):
             for behind in {"", closed}:
@@ -162,7 +162,7 @@ def test_next_to_nothing_is_sent_of_a_secret_while_it_is_typed(told: Told):
                 given = leaves(told.completer, f"{start}{behind}\nx = 1\n", len(start))
                 sent[name] = max(sent.get(name, 0), typed if given else 0)
     some = {name: typed for name, typed in sent.items() if typed}
-    assert len(SHAPES) == 120 and len(some) <= 10, some
+    assert len(FAMILIAR) == 120 and len(some) <= 10, some
     assert max(some.values()) < 30, some
 
 

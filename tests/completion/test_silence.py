@@ -8,10 +8,8 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import build_context
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingResult, Draft
 from spd_lsp.models.checkpoint.hub import known_languages
-from spd_lsp.models.load import load
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -71,14 +69,8 @@ def test_nothing_is_offered_where_nobody_can_know_or_a_text_goes_on(marked, lang
     assert silence(marked, language, explicit=True) == ""
 
 
-@pytest.fixture(scope="module")
-def parts():
-    return load(STARTER, "cpu"), ModelTokenizer(STARTER)
-
-
 @pytest.fixture
-def completer(parts):
-    network, tokens = parts
+def completer(network, tokens):
     tables = ServingTables(None, tokens.fingerprint)
     return Completer(network, tokens, tables, Settings(min_probability=0.0), languages=known_languages(STARTER))
 

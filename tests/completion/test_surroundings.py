@@ -26,11 +26,7 @@ def shown(marked: str, draft: str, language: str, shape: str = "line", indent: s
 TYPESCRIPT_BLOCKS = [
     ("export const add = (a: number, b: number) => {\n  ¦\n}\n", "return a + b\n}\n", ["return a + b"]),
     ("class A {\n  add(a: number) {\n    ¦\n  }\n}\n", "return a\n  }\n}", ["return a"]),
-    (
-        "class A {\n  add(a: number) {\n    ¦\n}\n",
-        "return a\n  }\n",
-        ["return a\n  }"],
-    ),  # the method is not closed
+    ("class A {\n  add(a: number) {\n    ¦\n}\n", "return a\n  }\n", ["return a\n  }"]),  # not closed
     ("f(() => {\n  ¦\n})\n", "g()\n})\n", ["g()"]),
     ("f(() => {\n  ¦\n", "g()\n})\n", ["g()\n})"]),
     ("function f() {\n  ¦\n}\n", "if (x) {\n    g()\n  }\n}\n", ["if (x) {\n    g()\n  }"]),

@@ -15,12 +15,6 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.completion.vocabularies import save_tokenizer
 from tests.conftest import STARTER, STARTER_FILES
 
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
-
-
 starter = ModelTokenizer(STARTER)
 
 

@@ -92,6 +92,8 @@ def test_the_matching_result_with_the_least_typed_since_answers():
     assert found_texts(recent, after("copy")) == ["(z)"]
     assert found_texts(recent, after("co")) == ["mpute(y)", "py(y)"]  # a letter was deleted
     assert found_texts(recent, PREVIOUS) == ["compute(y)", "copy(y)"]
+    recent.add(dataclasses.replace(PREVIOUS, explicit=True), result_of("call(y)"))
+    assert found_texts(recent, after("c")) == ["all(y)"], "the newest of those at one place"
 
 
 def test_a_result_of_another_state_of_the_index_does_not_answer():

@@ -1,4 +1,4 @@
-"""The browser in which VS Code runs, and our extension for it."""
+"""The browser in which VS Code runs, our extension for it, and folders for other editors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.nvim import environment
 from tests.e2e.vscode import CHROMIUM, CHROMIUM_OPTIONS, install, package_ours
 
 
@@ -26,3 +27,10 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which our extension is installed."""
     folder = tmp_path_factory.mktemp("extensions")
     return install(folder, package_ours(folder))
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's folders lie below `tmp_path`, and `spd-lsp` is this one."""
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)

@@ -10,10 +10,7 @@ FOLDER = Path(os.environ.get("SPD_LSP_EDITORS", Path.home() / ".cache" / "spd-ls
 HOW = "CONTRIBUTING.md says how to install it"
 
 # Other Python language servers, as people run them beside ours.
-SECOND_SERVERS = {
-    "jedi": ["jedi-language-server"],
-    "basedpyright": ["basedpyright-langserver", "--stdio"],
-}
+SECOND_SERVERS = {"jedi": ["jedi-language-server"], "basedpyright": ["basedpyright-langserver", "--stdio"]}
 
 
 def program(*names: str) -> str:

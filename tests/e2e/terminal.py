@@ -12,14 +12,7 @@ import signal
 import time
 from collections.abc import Sequence
 
-KEYS = {
-    "Enter": "\r",
-    "Backspace": "\x7f",
-    "Delete": "\x1b[3~",
-    "Escape": "\x1b",
-    "Tab": "\t",
-    "Ctrl+X": "\x18",
-}
+KEYS = {"Enter": "\r", "Backspace": "\x7f", "Delete": "\x1b[3~", "Escape": "\x1b", "Tab": "\t", "Ctrl+X": "\x18"}
 LINES, COLUMNS = 40, 160
 
 

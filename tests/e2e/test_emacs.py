@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.emacs import NEWER, emacs, missing, newer_packages
+from tests.e2e.emacs import NEWER, RECIPE, emacs, lisp_string, missing, newer_packages
 from tests.e2e.installed import HOW
 from tests.e2e.nvim import environment
 from tests.hostile import Trap
@@ -55,16 +55,10 @@ DRIVE = """
 """
 
 
-def lisp_string(text: str) -> str:
-    """Return the text as an Emacs Lisp string."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def run_emacs(script: str, folder: Path, home: Path) -> str:
     """Run Emacs Lisp in a folder with our configuration and a PATH that leads into the folder; what it prints."""
     file = home / "drive.el"
-    configuration = lisp_string(str(ROOT / "editors" / "emacs" / "spd-lsp.el"))
-    file.write_text(script.replace("{configuration!r}", configuration))
+    file.write_text(script.replace("{configuration!r}", lisp_string(str(RECIPE))))
     path = os.pathsep.join([".", "", str(Path(sys.executable).parent), os.environ["PATH"]])
     emacs = subprocess.run(
         [str(EMACS), "--batch", "-q", "-l", str(file)],

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.helix import MISSING, helix
-from tests.e2e.nvim import environment
 from tests.processes import wait_until
 
 TEXT = "import json\n\n\ndef load(path):\n    with open(path) as file:\n        return json."
@@ -17,10 +16,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 @pytest.mark.parametrize("way", ["asked for", "typed"])
 def test_a_draft_is_listed_and_accepted_and_another_enter_begins_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    tmp_path: Path, own_folders: None, way: str
 ):
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
     file = tmp_path / "reader.py"
     with helix(file, f"{TEXT}\n") as editor:
         editor.type("geglA")  # to the end of the last line

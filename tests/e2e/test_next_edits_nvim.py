@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.installed import HOW, neovims
-from tests.e2e.nvim import READY, ROOT, Neovim, environment, version
+from tests.e2e.nvim import READY, ROOT, Neovim, version
 from tests.processes import wait_until
 
 SIDEKICK = os.environ.get("SPD_LSP_SIDEKICK", "")
@@ -38,9 +38,7 @@ require("sidekick").setup({{}})
 """
 
 
-def test_a_change_made_twice_is_marked_jumped_to_and_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
+def test_a_change_made_twice_is_marked_jumped_to_and_applied(tmp_path: Path, own_folders: None):
     (tmp_path / "init.lua").write_text(INIT)
     (tmp_path / "shapes.py").write_text(SOURCE)
     editor = Neovim("-u", str(tmp_path / "init.lua"), str(tmp_path / "shapes.py"), program=NEWEST)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.installed import HOW, neovims
-from tests.e2e.nvim import Neovim, environment, neovim
+from tests.e2e.nvim import Neovim, neovim
 from tests.processes import wait_until
 
 SOURCE = """import os
@@ -29,10 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not neovims(), reason=f"needs 
 
 
 @pytest.fixture(params=neovims())
-def nvim(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Neovim]:
+def nvim(request: pytest.FixtureRequest, tmp_path: Path, own_folders: None) -> Iterator[Neovim]:
     """Neovim with our configuration and a Python file; the model is loaded."""
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
     with neovim(request.param, tmp_path, SOURCE) as editor:
         yield editor
 
@@ -51,13 +49,3 @@ def test_a_draft_is_shown_on_request_and_accepted(nvim: Neovim):
 def test_the_menu_opens_for_one_who_asks_right_after_typing(nvim: Neovim):
     nvim("input", "Goos.<C-x><C-o>")
     wait_until("the menu opens", lambda: nvim.menu)
-
-
-def test_ghost_text_is_shown_and_accepted(nvim: Neovim):
-    if not nvim.has("0.12"):
-        pytest.skip("needs Neovim 0.12 for inline completion")
-    before = nvim.last_line
-    nvim("input", "GA")
-    accept = "return vim.lsp.inline_completion.get()"
-    wait_until("ghost text is accepted", lambda: nvim.lua(accept) and nvim.last_line != before)
-    assert nvim.last_line.startswith(before)

@@ -24,10 +24,7 @@ from tests.processes import is_alive, wait_until
 ROOT = Path(__file__).parents[2]
 DOC = ROOT / "editors" / "nvim" / "doc"
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(not neovims(), reason=f"needs nvim; {HOW}"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not neovims(), reason=f"needs nvim; {HOW}")]
 
 # The repository is installed as people install it without a plugin manager: a link in a package folder.
 INIT = """
@@ -144,30 +141,17 @@ def test_the_program_is_found_where_the_readme_puts_it(open_neovim: Open, tmp_pa
     wait_until("the model is loaded", lambda: editor.lua(STATUS).get("kind") == "normal")
 
 
-def test_nothing_is_shown_while_typing_during_a_snooze_or_on_request_only(open_neovim: Open):
+def test_a_command_snoozes_and_ends_that(open_neovim: Open):
     editor = open_neovim()
     if not editor.has("0.12"):
         pytest.skip("needs Neovim 0.12 for inline completion")
-    client = "vim.lsp.get_clients({ name = 'spd_lsp' })[1]"
-    on_request = client + ":notify('spd-lsp/options', { automatic = %s, device = 'cpu' })"
-    for turn_off, turn_on in (
-        (":SpdSnooze", ":SpdSnooze"),
-        (":lua " + on_request % "false", ":lua " + on_request % "true"),
-    ):
-        editor("input", f"<Esc>{turn_off}<CR>")
-        wait_until("it is quiet", lambda: is_quiet(editor))
-        editor("input", "GA")
-        wait_until("the server was asked", lambda: editor.lua(STATUS)["reason"].startswith("completions are"))
-        assert editor.lua(SHOWN) == ""
-        editor("input", f"<Esc>{turn_on}<CR>")
-        wait_until("it is no longer quiet", lambda: not is_quiet(editor))
-        editor("input", "GA")
-        wait_until("a draft is shown", lambda: editor.lua(SHOWN))
-
-
-def is_quiet(editor: Neovim) -> bool:
-    status = editor.lua(STATUS)
-    return bool(status["snoozing"]) or not status["automatic"]
+    editor("input", ":SpdSnooze<CR>")
+    wait_until("it snoozes", lambda: editor.lua(STATUS)["snoozing"])
+    editor("input", "GA")
+    wait_until("the server was asked", lambda: editor.lua(STATUS)["reason"] == "completions are snoozing")
+    assert editor.lua(SHOWN) == ""
+    editor("input", "<Esc>:SpdSnooze<CR>GA")
+    wait_until("a draft is shown", lambda: editor.lua(SHOWN))
 
 
 def test_health_and_status_tell_of_the_running_server(open_neovim: Open, tmp_path: Path):
@@ -353,28 +337,6 @@ def test_the_status_says_why_a_folder_is_not_indexed(open_neovim: Open, tmp_path
     editor("command", "SpdStatus")
     told = wait_until("the status is shown", lambda: [it for it in editor.lua("return told") if "(normal)" in it])
     assert "this folder is not indexed: you excluded it" in told[-1]
-
-
-def test_the_message_that_a_folder_is_indexed_stops_nobody_who_types(open_neovim: Open, tmp_path: Path):
-    folder = tmp_path / ("shop" * 8)
-    (folder / ".git").mkdir(parents=True)
-    (folder / "asked.py").write_text(ASKED)
-    editor = open_neovim(
-        server=False, init=f"vim.env.PATH = '{program(tmp_path).parent}:' .. vim.env.PATH\n{INIT}"
-    )
-    editor("ui_attach", 80, 24, {})
-    editor("command", f"silent edit {folder}/asked.py")
-    editor("input", "i")
-    was_stopped = []
-
-    def is_told() -> bool:
-        was_stopped.append(editor("get_mode")["blocking"])
-        return was_stopped[-1] or "indexed shopshop" in editor("exec", "messages", True)
-
-    wait_until("the user is told", is_told)
-    editor("input", "x")
-    wait_until("that is typed", lambda: editor("get_mode")["blocking"] or "x" in editor("get_current_line"))
-    assert not any(was_stopped) and not editor("get_mode")["blocking"]
 
 
 def offered(editor: Neovim) -> list[str]:

@@ -1,4 +1,4 @@
-"""What happens to people while they type, in a real VS Code: rename, undoing, a notebook, no file, two windows.
+"""What happens to people while they type, in a real VS Code: rename, a notebook, no file.
 
 Each situation ends with the beginning of a name, which the server completes. Pictures stay in the test's folder.
 """
@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.installed import HOW
-from tests.e2e.vscode import MISSING, RUNNING_ICON, Window, vscode
+from tests.e2e.vscode import MISSING, Window, vscode
 from tests.lsp.test_situations import CODE
-from tests.processes import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -32,22 +31,15 @@ NOTEBOOK = {
 
 
 @pytest.fixture(scope="module")
-def opened(
-    browser: Any, extensions: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], Window]]:
-    """A function that opens a window on one folder; VS Code takes many seconds to start."""
+def first(browser: Any, extensions: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
+    """A window on one folder; VS Code takes many seconds to start."""
     folder = tmp_path_factory.mktemp("situations")
     work = folder / "work"
     work.mkdir()
     (work / "tea.ipynb").write_text(json.dumps(NOTEBOOK))
     (work / "kettle.py").write_text(CODE)
     with vscode(browser, extensions, folder, work, trusted=True) as open_window:
-        yield lambda: open_window(CODE, SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def first(opened: Callable[[], Window]) -> Window:
-    return opened()
+        yield open_window(CODE, SETTINGS)
 
 
 def type_beginning(window: Window, begun: str, rest: str) -> None:
@@ -74,17 +66,6 @@ def rename(window: Window) -> None:
         window.type(char)
     window.press("Escape", "Control+End")
     type_beginning(window, "\n    kettle.he", "at_up")
-
-
-def undo(window: Window) -> None:
-    """Undo and redo what is typed, in a storm."""
-    typed = "kettle.boil_water(1)\n    "
-    for _ in range(6):
-        for char in typed:
-            window.type(char)
-        window.press("Escape", *["Control+z"] * 5, *["Control+y"] * 5)
-    assert window.saved() == CODE + 6 * typed
-    type_beginning(window, "kettle.bo", "il_water")
 
 
 def notebook(window: Window) -> None:
@@ -118,7 +99,7 @@ def open_file(window: Window, name: str) -> None:
     window.page.locator(f".tab.active:has-text('{name}')").wait_for()
 
 
-@pytest.mark.parametrize("situation", [rename, undo, notebook, untitled], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("situation", [rename, notebook, untitled], ids=lambda one: one.__name__)
 def test_names_are_completed_after(first: Window, situation: Callable[[Window], None]):
     if first.page.locator(".tab.active:has-text('storage.py')").count() == 0:
         open_file(first, "storage.py")
@@ -131,15 +112,3 @@ def test_names_are_completed_after(first: Window, situation: Callable[[Window], 
     finally:
         first.page.screenshot(path=str(first.folder / f"{situation.__name__}.png"))
     first.press("Escape")
-
-
-def test_two_windows_share_the_folders_table_and_each_completes(opened: Callable[[], Window], first: Window):
-    open_file(first, "storage.py")
-    wait_until("the folder has a table", lambda: list(first.folder.rglob("*.ngt")))
-    second = opened()
-    for window in (first, second):
-        window.wait_for_icon(RUNNING_ICON)
-        window.press("Escape", "Control+End")
-        type_beginning(window, "\n    kettle.bo", "il_water")
-    second.page.screenshot(path=str(second.folder / "second.png"))
-    assert len(first.servers()) == 2 and len(list(first.folder.rglob("*.ngt"))) == 1

@@ -8,18 +8,15 @@ import pytest
 
 from tests.e2e.helix import MISSING, helix
 from tests.e2e.installed import HOW, second_server
-from tests.e2e.nvim import environment
 from tests.e2e.typist import CASES, CODE, changed_lines, type_code
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
 @pytest.mark.parametrize(("closes", "second"), CASES)
-def test_the_text_is_what_was_typed(closes: bool, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_text_is_what_was_typed(closes: bool, second: str, tmp_path: Path, own_folders: None):
     if second and not second_server(second):
         pytest.skip(f"needs {second}; {HOW}")
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
     file = tmp_path / "counter.py"
     with helix(file, closes=closes, second=second_server(second) if second else []) as editor:
         editor.type("iretur")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.installed import HOW, second_server
-from tests.e2e.nvim import NVIM, environment, neovim, version
+from tests.e2e.nvim import NVIM, neovim, version
 from tests.e2e.typist import CASES, CODE, IS_FULL, changed_lines, type_code
 
 pytestmark = [
@@ -20,13 +20,9 @@ pytestmark = [
 
 @pytest.mark.parametrize("menu", [True, False] if IS_FULL else [True])
 @pytest.mark.parametrize(("closes", "second"), CASES)
-def test_the_text_is_what_was_typed(
-    closes: bool, second: str, menu: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_text_is_what_was_typed(closes: bool, second: str, menu: bool, tmp_path: Path, own_folders: None):
     if second and not second_server(second):
         pytest.skip(f"needs {second}; {HOW}")
-    for name, value in environment(tmp_path).items():
-        monkeypatch.setenv(name, value)
     beside = second_server(second) if second else []
     with neovim(NVIM, tmp_path, menu=menu, closes=closes, second=beside) as nvim:
         nvim("input", "i")

@@ -90,22 +90,6 @@ def listening(folder: Path, address: str) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def server_address(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that is already running."""
-    address = str(tmp_path / "private" / "server.sock")
-    with listening(tmp_path, address):
-        yield address
-
-
-def show_ghost_text(window: Window) -> tuple[str, str]:
-    """Open a line below; return the document and the ghost text at its end."""
-    window.open_menu()  # waits for the model to load; ghost text does not
-    window.press("Escape", "Enter")
-    ghost = window.until("ghost text is shown", lambda: window.ghost)
-    return f"{TEXT}\n{' ' * 8}", ghost
-
-
 def test_drafts_are_listed_and_the_first_is_accepted(open_window: Open):
     window = open_window(SETTINGS)
     window.press(".")
@@ -113,22 +97,6 @@ def test_drafts_are_listed_and_the_first_is_accepted(open_window: Open):
     assert len(labels) == DRAFTS == len(set(labels))
     window.accept("Enter")
     assert window.saved() == f"{TEXT}.{labels[0]}"
-
-
-def test_ghost_text_is_shown_and_accepted_with_tab(open_window: Open):
-    window = open_window(SETTINGS)
-    text, ghost = show_ghost_text(window)
-    window.accept("Tab")
-    assert window.saved() == text + ghost
-
-
-def test_the_next_ghost_text_can_be_accepted_instead(open_window: Open):
-    window = open_window(SETTINGS)
-    text, first = show_ghost_text(window)
-    window.press("Alt+BracketRight")
-    second = window.until("the next is shown", lambda: window.ghost not in ("", first) and window.ghost)
-    window.accept("Tab")
-    assert window.saved() == text + second
 
 
 def test_a_block_is_shown_once_it_is_written_and_accepted_with_one_key(
@@ -227,23 +195,15 @@ def test_a_server_that_crashed_is_started_again(open_window: Open):
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_a_server_that_is_already_running_is_used(open_window: Open, server_address: str):
-    window = open_window(SETTINGS | {"spd-lsp.serverAddress": server_address})
-    assert [arguments for _, arguments in window.servers()] == [f"connect {server_address}"]
-    window.press(".")
-    labels = window.open_menu()
-    assert len(labels) == DRAFTS
-    window.accept("Enter")
-    assert window.saved() == f"{TEXT}.{labels[0]}"
-
-
-def test_a_changed_server_address_takes_effect(open_window: Open, server_address: str):
-    window = open_window(SETTINGS)
-    configure(window.folder, SETTINGS | {"spd-lsp.serverAddress": server_address})
-    window.until("the extension connects", lambda: window.servers()[-1][1] == f"connect {server_address}")
-    window.until("the server it had started has ended", lambda: not is_alive(window.servers()[0][0]))
-    window.wait_for_icon(RUNNING_ICON)
-    assert len(window.open_menu()) == DRAFTS
+def test_a_changed_server_address_takes_effect(open_window: Open, tmp_path: Path):
+    address = str(tmp_path / "private" / "server.sock")
+    with listening(tmp_path, address):
+        window = open_window(SETTINGS)
+        configure(window.folder, SETTINGS | {"spd-lsp.serverAddress": address})
+        window.until("the extension connects", lambda: window.servers()[-1][1] == f"connect {address}")
+        window.until("the server it had started has ended", lambda: not is_alive(window.servers()[0][0]))
+        window.wait_for_icon(RUNNING_ICON)
+        assert len(window.open_menu()) == DRAFTS
 
 
 def test_a_remote_server_that_dies_is_used_again_when_it_is_back(open_window: Open, tmp_path: Path):
@@ -304,16 +264,6 @@ def test_without_a_server_one_click_installs_it(browser: Any, extensions: Path, 
         assert (environment / "finished").exists()
         assert not list(environment.glob("lib/*/site-packages/torch"))
         assert (tmp_path / "starts").read_text() == ""
-
-
-def test_an_address_without_a_server_is_reported_and_can_be_corrected(open_window: Open, tmp_path: Path):
-    address = str(tmp_path / "private" / "server.sock")
-    window = open_window(SETTINGS | {"spd-lsp.serverAddress": address}, ERROR_ICON)
-    [error] = window.until("an error is shown", window.errors)
-    assert f"Cannot connect to {address}: no server at {address}" in error
-    configure(window.folder, SETTINGS)
-    window.wait_for_icon(RUNNING_ICON)
-    assert len(window.open_menu()) == DRAFTS
 
 
 def test_an_untrusted_folder_runs_nothing_and_chooses_nothing(browser: Any, extensions: Path, tmp_path: Path):

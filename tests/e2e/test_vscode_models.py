@@ -1,4 +1,4 @@
-"""Choosing a model in a real VS Code: a file that is there, one that is broken, and one that has to be fetched."""
+"""Choosing a model in a real VS Code: a file that is there, and one that is broken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import STARTER_FILE
 from tests.e2e.installed import HOW
 from tests.e2e.vscode import MISSING, Window, vscode
-from tests.models.checkpoint.hub_server import running_hub
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -55,23 +54,3 @@ def test_a_model_of_this_machine_is_chosen_and_a_broken_one_leaves_it(
         window.choose("Open the settings")  # of the machine: this is a remote window
         window.page.locator(".settings-editor .setting-item-label", has_text="Model").first.wait_for()
         window.page.screenshot(path=str(tmp_path / "settings.png"))
-
-
-def test_a_recommended_model_is_fetched_once_it_is_not_cancelled(browser: Any, extensions: Path, tmp_path: Path):
-    """From a server on this machine, which sends the tests' model under that name."""
-    with running_hub() as hub:
-        repository = "ibm-granite/granite-4.0-350m-base-GGUF"
-        hub.add(f"{repository}/granite-4.0-350m-base-Q4_K_M.gguf", STARTER_FILE.read_bytes())
-        hub.goes_on.clear()
-        with vscode(browser, extensions, tmp_path, HF_ENDPOINT=hub.address) as open_window:
-            window = open_window(CODE, {})
-            choose(window, "granite-4.0-350m")
-            progress = window.page.locator(".notification-list-item", has_text="granite-4.0-350m: downloading")
-            window.until("half of it is there", lambda: hub.sent.is_set() and progress.count())
-            progress.locator(".monaco-button", has_text="Cancel").dispatch_event("click")  # a tooltip covers it
-            window.until("it has stopped", lambda: not progress.count())
-            completes_with(window, "starter")
-            hub.goes_on.set()
-            choose(window, "granite-4.0-350m")
-            completes_with(window, f"hf:{repository}:Q4_K_M")
-            window.page.screenshot(path=str(tmp_path / "fetched.png"))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lsp.transport.listeners import isolated_environment
+from tests.lsp.transport.listeners import listening
 from tests.processes import TIMEOUT
 
 pytest.importorskip("uvicorn")
@@ -31,7 +28,7 @@ class HttpServer:
     port: int
     token: str
     token_file: Path
-    log: list[str] = field(default_factory=list)
+    log: list[str]
 
     @property
     def url(self) -> str:
@@ -71,33 +68,8 @@ class HttpServer:
 @contextmanager
 def run_server(folder: Path, *options: str, address: str = "127.0.0.1:0") -> Iterator[HttpServer]:
     """Run a server that was started in a folder; check that no client has ended it."""
-    data = ["--data-dir", str(folder / "data")]
-    command = [sys.executable, "-m", "spd_lsp", *data, "serve", "--http", address, "-v", *options]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
-    assert process.stderr
-    log: list[str] = []
-    while not (announced := re.match(r"listening at (\S+); clients send the token in (.*)\n", line(process, log))):
-        pass
-    port = int(announced[1].rpartition(":")[2]) if announced[1].startswith("http://") else 0
-    file = Path(announced[2])
-    server = HttpServer(process, port, file.read_text(), file, log)
-    log_reader = threading.Thread(target=lambda: log.extend(process.stderr or ()))
-    log_reader.start()
-    try:
-        yield server
-        assert process.poll() is None, "a client ended the server"
-        assert "Traceback" not in "".join(log)
-    finally:
-        process.kill()
-        process.wait()
-        log_reader.join()
-        process.stderr.close()
-
-
-def line(process: subprocess.Popen[str], log: list[str]) -> str:
-    """The next line of the log."""
-    assert process.stderr
-    log.append(process.stderr.readline())
-    assert log[-1], "".join(log)
-    return log[-1]
+    announced = r"listening at (?:http://.*:(\d+)|\S+); clients send the token in (.*)\n"
+    with listening(folder, announced, "--http", address, "-v", *options) as (process, found, log):
+        file = Path(found[2])
+        yield HttpServer(process, int(found[1] or 0), file.read_text(), file, log)
+    assert "Traceback" not in "".join(log)

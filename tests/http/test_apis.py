@@ -157,17 +157,6 @@ def test_the_openai_package_gets_choices_probabilities_and_a_stream(server: Http
             client.with_options(api_key="wrong").models.list()
 
 
-def test_both_sides_of_the_cursor_come_as_suffix_or_in_the_tokens_of_a_model(server: HttpServer):
-    before, after = "total = add(first, ", ")\n"
-    asked = {"path": "sum.py", "n": 3, "max_tokens": 8}
-    plain = server.post("/v1/completions", prompt=before, suffix=after, **asked)["choices"]
-    marked = f"<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
-    assert [one["text"] for one in server.post("/v1/completions", prompt=marked, **asked)["choices"]] == [
-        one["text"] for one in plain
-    ]
-    assert not any(one["text"].endswith(")") for one in plain[:1])
-
-
 _BEFORE, _AFTER = "import os\nfor name in os.", "\n    print(name)\n"
 _ABOVE, _RECENT = _BEFORE.splitlines(keepends=True)
 _TEXTS = {"{before}": _BEFORE, "{above}": _ABOVE, "{recent}": _RECENT, "{after}": _AFTER}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, session, texts
-from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
 GHOST_TEXT = {"textDocument": {"inlineCompletion": {"dynamicRegistration": True}}}
@@ -40,16 +38,6 @@ async def test_what_a_person_asks_for_right_after_typing_is_answered_at_once():
         editor.send(edit(".", 0, 3, 3))
         assert texts(await editor.request(COMPLETION, at(0, 4, INVOKED))) == ["one"]
         assert [explicit for *_, explicit in fake.requests] == [True]
-
-
-@pytest.mark.slow
-async def test_a_menu_asked_for_inside_a_word_says_why_it_is_empty(tmp_path: Path):
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
-        await opened(editor, GHOST_TEXT)
-        for place in ((0, 7), (2, 9), (2, 12), (2, 16)):
-            editor.send(edit("total_count = 1\nother = 2\nprint(total_count)\n", 0, 0, 100))
-            assert texts(await editor.request(COMPLETION, at(*place, INVOKED))) == []
-            assert (await editor.status())["reason"] == "the cursor is inside a word"
 
 
 @pytest.mark.parametrize(

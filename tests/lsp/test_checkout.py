@@ -11,19 +11,16 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from ngram_builders.build import build
-from ngram_builders.registry.registry import Registry
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import PACKAGE, STARTER
+from tests.conftest import PACKAGE
 from tests.lsp.lsp_client import Editor, at, texts, until
-from tests.lsp.test_server_live import SERVE, leave
+from tests.lsp.test_server_live import SERVE, build_table, leave
 from tests.lsp.test_server_process import COMPLETION, process
 from tests.processes import TIMEOUT, commands_with
 
@@ -66,16 +63,17 @@ class History:
         who = ("-c", "user.name=someone", "-c", "user.email=someone@localhost")
         subprocess.run(["git", "-C", self.folder, *who, *arguments], check=True, capture_output=True)
 
-    def write(self) -> None:
-        """Add something that can be asked for to each file that changes."""
-        for number, (name, file) in enumerate(zip(CHANGED, self.changed, strict=True)):
-            file.write_text(file.read_text() + HABIT.format(name=name, number=number))
-
     @property
     def events(self) -> list[dict[str, object]]:
         """What an editor reports of a checkout."""
         kinds = [(file, WRITTEN) for file in self.changed] + [(file, DELETED) for file in self.gone]
         return [{"uri": file.as_uri(), "type": kind} for file, kind in kinds]
+
+
+def add(names: list[str], files: list[Path]) -> None:
+    """Write something that can be asked for at the end of each file."""
+    for number, (name, file) in enumerate(zip(names, files, strict=True)):
+        file.write_text(file.read_text() + HABIT.format(name=name, number=number))
 
 
 @pytest.fixture
@@ -86,13 +84,12 @@ def history(tmp_path: Path) -> History:
     files = sorted(file for file in folder.rglob("*.py") if file.stat().st_size > 200)
     random.Random(0).shuffle(files)
     history = History(folder, files[:60], files[60:100])
-    for number, (name, file) in enumerate(zip(GONE, history.gone, strict=True)):
-        file.write_text(file.read_text() + HABIT.format(name=name, number=number))
+    add(GONE, history.gone)
     history.git("init", "-q", "-b", "main")
     history.git("add", "-A")
     history.git("commit", "-qm", "one")
     history.git("checkout", "-q", "-b", "other")
-    history.write()
+    add(CHANGED, history.changed)
     for file in history.gone:
         file.unlink()
     history.git("add", "-A")
@@ -101,24 +98,10 @@ def history(tmp_path: Path) -> History:
     return history
 
 
-def built(history: History, data: Path) -> Registry:
-    """A registry with a table of the repository as it is."""
-    tokens, registry = ModelTokenizer(STARTER), Registry(data)
-    build(
-        [history.folder],
-        "shop",
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=registry,
-    )
-    return registry
-
-
 @asynccontextmanager
-async def serving(registry: Registry, folder: Path) -> AsyncIterator[Editor]:
+async def serving(data: Path, folder: Path) -> AsyncIterator[Editor]:
     """An editor that has opened a folder with a table."""
-    arguments = ("-c", PROMPT_BUILDS, "--data-dir", str(registry.folder), *SERVE)
-    async with process(*arguments) as (child, editor):
+    async with process("-c", PROMPT_BUILDS, "--data-dir", str(data), *SERVE) as (child, editor):
         await editor.start_and_load(workspaceFolders=[{"uri": folder.as_uri(), "name": folder.name}])
         yield editor
         assert "Traceback" not in await leave(child, editor)
@@ -141,56 +124,32 @@ def right(best: list[str], names: list[str]) -> int:
     return sum(f"collect_{name}_entries" in text for name, text in zip(names, best, strict=True))
 
 
-async def until_right(editor: Editor, folder: Path, names: list[str], how_many: Callable[[int], bool]) -> None:
+async def until_right(editor: Editor, folder: Path, names: list[str], wanted: int) -> None:
     """Ask now and then, so that most of the time nobody does, until so many answers are right."""
     deadline = asyncio.get_running_loop().time() + TIMEOUT
-    while not how_many(found := right(await answers(editor, folder, names), names)):
+    while (found := right(await answers(editor, folder, names), names)) != wanted:
         assert asyncio.get_running_loop().time() < deadline, f"{found} of {len(names)} have their names"
         await asyncio.sleep(1.0)
-
-
-async def fresh_answers(history: History, data: Path, names: list[str]) -> list[str]:
-    """What is answered from a table built of what is there now."""
-    async with serving(built(history, data), history.folder) as editor:
-        return await answers(editor, history.folder, names)
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
 async def test_after_a_checkout_answers_are_those_of_a_table_built_anew(
     history: History, tmp_path: Path, is_told: bool
 ):
-    registry = built(history, tmp_path / "data")
-    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
+    data = build_table(history.folder, tmp_path, "shop")
+    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(data)
     gone, new = GONE[::4], CHANGED[::3]
-    async with serving(registry, history.folder) as editor:
-        await until_right(editor, history.folder, gone, lambda found: found == len(gone))
+    async with serving(data, history.folder) as editor:
+        await until_right(editor, history.folder, gone, len(gone))
         history.git("checkout", "-q", "other")
         if is_told:
             editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events})
         await until(lambda: commands_with(rebuild))  # though nobody has asked
-        await until_right(editor, history.folder, gone, lambda found: found == 0)
-        await until_right(editor, history.folder, new, lambda found: found == len(new))
+        await until_right(editor, history.folder, gone, 0)
+        await until_right(editor, history.folder, new, len(new))
         await until(lambda: not commands_with(rebuild))
-        expected = await fresh_answers(history, tmp_path / "fresh", new)
+        async with serving(build_table(history.folder, tmp_path / "fresh", "shop"), history.folder) as fresh:
+            expected = await answers(fresh, history.folder, new)
         assert right(expected, new) == len(new)
         assert await answers(editor, history.folder, new) == expected
         assert right(await answers(editor, history.folder, gone), gone) == 0
-
-
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "silent"])
-async def test_files_that_another_program_wrote_are_learnt_while_nobody_asks(
-    history: History, tmp_path: Path, is_told: bool
-):
-    registry, places = built(history, tmp_path / "data"), CHANGED[::3]
-    rebuild = b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
-    async with serving(registry, history.folder) as editor:
-        assert right(await answers(editor, history.folder, places), places) == 0
-        history.write()
-        if is_told:
-            editor.notify("workspace/didChangeWatchedFiles", {"changes": history.events[: len(CHANGED)]})
-        await until(lambda: commands_with(rebuild))
-        await until(lambda: not commands_with(rebuild))
-        await asyncio.sleep(2.0)  # in which the table is opened
-        expected = await fresh_answers(history, tmp_path / "fresh", places)
-        assert right(expected, places) == len(places) == 20
-        assert await answers(editor, history.folder, places) == expected

@@ -67,6 +67,7 @@ def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, cli
     [
         ("class Coun", "terAPI(View):", "CounterAPI("),
         ("x", " = 3", "x="),
+        ("os.", "path", "path"),
         ("f(", '"name")', '"'),
         ("", "if x:\n    y", "if "),
     ],
@@ -74,13 +75,6 @@ def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, cli
 def test_an_item_is_filtered_by_its_first_word_so_that_it_goes_with_it(before: str, text: str, filtered_by: str):
     (item,) = offer(text, before, VS_CODE)
     assert item.filter_text == filtered_by
-
-
-def test_after_a_dot_the_word_is_empty():
-    (item,) = offer("path", "os.", VS_CODE)
-    assert isinstance(item.text_edit, types.TextEdit)
-    assert item.text_edit.range.start == item.text_edit.range.end
-    assert item.filter_text == "path"
 
 
 PLAIN, SNIPPET = types.InsertTextFormat.PlainText, types.InsertTextFormat.Snippet

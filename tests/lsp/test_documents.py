@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from spd_lsp.lsp.documents import (
-    LspDocument,
-    LspWorkspace,
-    file_path,
-)
+from spd_lsp.lsp.documents import LspDocument, LspWorkspace, file_path
 
 ENCODINGS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 # Everything that Python takes for a line end and the protocol does not, and characters of every width.
@@ -76,12 +72,6 @@ def test_random_edits_are_the_same_edits_of_a_plain_string(
         doc.apply_change(types.TextDocumentContentChangePartial(types.Range(start, end), new))
         text = text[:begin] + new + text[stop:]
         assert doc.source == text
-
-
-def test_a_change_without_a_range_replaces_everything():
-    doc = document("old")
-    doc.apply_change(types.TextDocumentContentChangeWholeDocument("new\n"))
-    assert doc.source == "new\n"
 
 
 def test_a_character_typed_in_two_halves_becomes_one():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from lsprotocol import types
 
 from spd_lsp.lsp.documents import LspWorkspace
 from tests.lsp.lsp_client import FakeCompleter, at, edit, session, texts, until
+from tests.processes import steps
 
 COMPLETION = "textDocument/completion"
 INLINE = "textDocument/inlineCompletion"
@@ -115,31 +115,20 @@ async def test_the_index_gets_the_notebook_as_one_document_until_it_is_closed():
         assert (await editor.status())["reason"] == "the document is not open"
 
 
-def steps(cells: int) -> int:
-    """The functions that are called, of C too, as a key is typed in a notebook of so many cells."""
+def steps_of_a_key(cells: int) -> int:
+    """What typing takes in a notebook of so many cells."""
     workspace = LspWorkspace(None)
     uris = [f"file:///n.ipynb#{number}" for number in range(cells)]
     parts = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
     notebook = types.NotebookDocument("file:///n.ipynb", "jupyter-notebook", 1, parts)
     items = [types.TextDocumentItem(uri, "python", 1, "x = 1") for uri in uris]
     workspace.put_notebook_document(types.DidOpenNotebookDocumentParams(notebook, items))
-    document, count = workspace.get_text_document(uris[-1]), 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        workspace.request_at(document, 5, ())
-        assert len(list(workspace.indexable(()))) == 1
-    finally:
-        sys.setprofile(None)
-    return count
+    document = workspace.get_text_document(uris[-1])
+    return steps(lambda: (workspace.request_at(document, 5, ()), list(workspace.indexable(()))))
 
 
 def test_a_key_in_a_notebook_of_many_cells_takes_a_bounded_number_of_steps_a_cell():
-    assert steps(400) < 2.2 * steps(200)
+    assert steps_of_a_key(400) < 2.2 * steps_of_a_key(200)
 
 
 async def test_cells_of_unknown_kinds_and_edits_without_versions_count():

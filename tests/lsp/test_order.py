@@ -37,8 +37,7 @@ async def shown(editor: Editor, place: dict[str, Any]) -> list[list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "client"),
-    [("Visual Studio Code", VS_CODE), ("Neovim", NEOVIM), ("helix", HELIX), ("Eglot", EGLOT)],
+    ("name", "client"), [("Visual Studio Code", VS_CODE), ("Neovim", NEOVIM), ("helix", HELIX), ("Eglot", EGLOT)]
 )
 async def test_no_number_stands_below_a_smaller_one(name: str, client: dict[str, Any], tmp_path: Path):
     seen = 0

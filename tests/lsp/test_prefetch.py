@@ -131,9 +131,7 @@ def second(frobnicator):
 
 
 @pytest.mark.slow
-async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_no_trace(
-    tmp_path: Path,
-):
+async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_no_trace(tmp_path: Path):
     """In the index, in which the text that may be accepted is counted only while it is completed."""
 
     def loaded() -> Worker:

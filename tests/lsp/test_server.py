@@ -396,3 +396,12 @@ async def test_completions_wait_until_no_key_came_for_a_while():
         editor.send(edit("z", 0, 5, 5, version=3))
         assert await result(third) is None
         assert [source for source, *_ in completer.requests] == ["x = y\n"]
+
+
+async def test_notifications_leave_nothing_behind():
+    async with editing(FakeCompleter()) as editor:
+        before = len(editor.server.protocol._request_futures)
+        for version in range(2, 202):
+            editor.send(edit("y", 0, 4, 4, version=version))
+        await editor.status()
+        assert len(editor.server.protocol._request_futures) == before

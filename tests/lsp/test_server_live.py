@@ -14,18 +14,7 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
-from tests.lsp.lsp_client import (
-    URI,
-    Editor,
-    FakeCompleter,
-    at,
-    edit,
-    opened,
-    result,
-    session,
-    texts,
-    until,
-)
+from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, result, session, texts, until
 from tests.lsp.test_server_process import COMPLETION, end, process
 from tests.processes import TIMEOUT
 
@@ -153,13 +142,7 @@ def data(tmp_path: Path, repository: Path) -> Path:
 def build_table(repository: Path, tmp_path: Path, name: str = "mine") -> Path:
     """The folder of a registry with a table of a repository."""
     tokens = ModelTokenizer(STARTER)
-    build(
-        [repository],
-        name,
-        tokens.encode_batch,
-        token_space=tokens.space,
-        registry=Registry(tmp_path / "data"),
-    )
+    build([repository], name, tokens.encode_batch, token_space=tokens.space, registry=Registry(tmp_path / "data"))
     return tmp_path / "data"
 
 
@@ -332,7 +315,7 @@ async def test_with_other_line_ends_completions_are_at_the_cursor(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["above", "below", "closed", "other table"])
+@pytest.mark.parametrize("where", ["above", "below", "new line", "closed", "other table"])
 async def test_a_copy_names_the_file_and_line_that_it_comes_from(tmp_path: Path, where: str):
     folders = {"closed": tmp_path / "mine", "other table": tmp_path / "team"}
     for folder in folders.values():
@@ -344,15 +327,15 @@ async def test_a_copy_names_the_file_and_line_that_it_comes_from(tmp_path: Path,
     for folder in folders.values():
         build_table(folder, tmp_path, folder.name)
     Registry(tmp_path / "data").assign_workspace(tmp_path / "mine", [("mine", 0.7), ("team", 0.7)])
-    text = {"above": f"{HABITS}{ASKED}", "below": f"{ASKED}\n\n\n{HABITS}"}.get(where, ASKED)
-    line = ASKED.count("\n") + (HABITS.count("\n") if where == "above" else 0)
+    begun = {"above": f"{HABITS}{ASKED}", "new line": f"{HABITS}def fifth(frobnicator):\n    "}.get(where, ASKED)
+    text = begun + f"\n\n\n{HABITS}" * (where == "below")
     asked = (tmp_path / "mine" / "asked.py").as_uri()
     async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (_, editor):
         await served(editor)
         editor.open(text, asked)
 
         async def detail() -> str:
-            place = at(line, len(ASKED.rpartition("\n")[2]), None, asked)
+            place = at(begun.count("\n"), len(begun.rpartition("\n")[2]), None, asked)
             drafts = await editor.request("spd-lsp/drafts", place)
             return next((one["details"] for one in drafts if LEARNED in one["label"]), "")
 
@@ -365,16 +348,3 @@ async def test_a_copy_names_the_file_and_line_that_it_comes_from(tmp_path: Path,
     assert named == expected, found
     source = inner.read_text() if where in folders else text
     assert LEARNED in source.splitlines()[int(number) - 1], (found, source)
-
-
-@pytest.mark.slow
-async def test_a_copy_that_begins_on_a_new_line_names_that_line(tmp_path: Path):
-    text = f"{HABITS}def fifth(frobnicator):\n    "
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE) as (_, editor):
-        await served(editor)
-        editor.open(text)
-        drafts = await editor.request("spd-lsp/drafts", at(text.count("\n"), 4, None))
-    found = next(one["details"] for one in drafts if one["label"].startswith("zygote = frob"))
-    number = re.search(r":(\d+)", found)
-    assert number, drafts
-    assert text.splitlines()[int(number[1]) - 1].startswith("    zygote"), found

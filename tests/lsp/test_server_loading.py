@@ -14,7 +14,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_stand_in
 from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import Editor, FakeCompleter, at, editing, result, session, texts, until
+from tests.lsp.lsp_client import TIMEOUT, Editor, FakeCompleter, at, editing, result, session, texts, until
 
 COMPLETION = "textDocument/completion"
 
@@ -209,12 +209,7 @@ async def test_a_client_without_configuration_requests_sends_its_settings():
         assert len(loads.settings) == 1, "that needs no new model"
 
 
-HOSTILE = {
-    "model": "evil/model",
-    "device": "meta",
-    "dataDir": "/tmp",
-    "contextTokens": 32768,
-}
+HOSTILE = {"model": "evil/model", "device": "meta", "dataDir": "/tmp", "contextTokens": 32768}
 
 
 @pytest.mark.parametrize("pulled", [True, False])
@@ -265,12 +260,7 @@ async def test_no_model_is_loaded_while_completions_are_off():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
 
 
-OTHER_SETTINGS = {
-    "drafts": 5,
-    "minProbability": 0.2,
-    "maxTokens": 8,
-    "ngramWeight": 0.5,
-}
+OTHER_SETTINGS = {"drafts": 5, "minProbability": 0.2, "maxTokens": 8, "ngramWeight": 0.5}
 
 
 async def test_settings_that_need_no_reload_apply_at_once():
@@ -425,3 +415,16 @@ async def test_loading_is_cancelled_when_the_settings_change_meanwhile():
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["other"]
         assert not editor.received("window/showMessage")
+
+
+async def test_a_client_that_answers_no_request_still_gets_its_model():
+    async with session(FakeCompleter()) as editor:
+        wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
+        editor.unanswered = {
+            "workspace/configuration",
+            "client/registerCapability",
+            "window/workDoneProgress/create",
+        }
+        await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
+        await asyncio.wait_for(editor.ready(), TIMEOUT)
+        assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered

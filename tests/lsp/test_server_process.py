@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import pytest
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER, STARTER_FILE
-from tests.lsp.lsp_client import Editor, at, edit, until
+from tests.lsp.lsp_client import Editor, at, until
 from tests.ngram_builders.small_tables import write_texts
 from tests.processes import TIMEOUT
 
@@ -25,32 +25,22 @@ COMPLETION = "textDocument/completion"
 
 # A loader that prints wherever it can, and a completer that never ends by itself.
 NOISY = """
-import os, sys, time
-from types import SimpleNamespace
+import os, sys
 from spd_lsp.lsp.transport import serve as listening
 from spd_lsp.lsp import server
+from tests.lsp.lsp_client import FakeCompleter
 
-class Endless:
-    tokens = SimpleNamespace(fingerprint="fake")
-
-    def update_documents(self, news, asked=""):
-        pass
-
-    def run_idle_work(self, seconds):
-        return False
-
-    def complete(self, *question, check, **rest):
+class Noisy(FakeCompleter):
+    def complete(self, *question, **rest):
         print("code on stdout", flush=True)
         os.write(2, b"decoding" + bytes([10]))
-        while True:
-            check()
-            time.sleep(0.001)
+        super().complete(*question, **rest)
 
 def load(settings, report):
     print("noise", flush=True)
     os.write(1, b"raw noise")
     os.system("echo noise of a child")
-    return Endless()
+    return Noisy(steps=10**9)
 
 made = server.create_server(load)
 sys.exit(listening.serve_stdio(made, verbose=2))
@@ -58,10 +48,12 @@ sys.exit(listening.serve_stdio(made, verbose=2))
 
 
 @asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, Editor]]:
+async def process(
+    *arguments: str, program: str = sys.executable, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, Editor]]:
     """A server process and an editor at its pipes."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT, **pipes)
+    child = await asyncio.create_subprocess_exec(program, *arguments, cwd=cwd, env=env, **pipes)
     assert child.stdin and child.stdout
     editor = Editor(child.stdout, child.stdin)
     try:
@@ -160,39 +152,6 @@ async def test_an_interrupt_ends_the_server_at_once():
         assert await end(child) == -signal.SIGINT
 
 
-# A server that also tells how many futures its protocol holds.
-COUNTING = NOISY.replace(
-    "sys.exit(",
-    """
-made.feature("test/futures")(lambda params: len(made.protocol._request_futures))
-sys.exit(""",
-)
-
-
-async def test_notifications_leave_nothing_behind():
-    async with process("-c", COUNTING) as (_, editor):
-        await editor.start_and_load()
-        editor.open("x = \n")
-        before = await editor.request("test/futures")
-        for version in range(2, 202):
-            editor.send(edit("y", 0, 4, 4, version=version))
-        assert await editor.request("test/futures") == before
-
-
-async def test_a_client_that_answers_no_request_still_gets_its_model():
-    patient = NOISY.replace("made =", "from spd_lsp.lsp import protocol; protocol.REPLY_TIMEOUT = 1e6\nmade =")
-    async with process("-c", patient) as (_, editor):
-        wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
-        editor.unanswered = {
-            "workspace/configuration",
-            "client/registerCapability",
-            "window/workDoneProgress/create",
-        }
-        await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
-        await asyncio.wait_for(editor.ready(), TIMEOUT)
-        assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
-
-
 async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path: Path):
     source = (
         "def load(path):\n    with open(path) as file:\n        return json.load(file)\n\n\ndef read(path):\n    "
@@ -250,20 +209,6 @@ async def test_a_file_name_the_locale_cannot_encode_does_not_prevent_completion(
         for uri in ("file:///code/app.py", "file:///code/caf%C3%A9.py", "file:///code/%E9.py"):
             assert (await editor.request(COMPLETION, at(2, 9, uri=uri)))["items"]
         assert not editor.received("window/showMessage")
-
-
-@pytest.mark.slow
-async def test_another_number_of_drafts_applies_at_once_without_reloading_the_model(tmp_path: Path):
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:], "-v") as (_, editor):
-        await editor.start_and_load()
-        assert (await editor.status())["message"] == "the model is ready"
-        editor.open("import os\n\nprint(os.")
-        for drafts in (1, 4):
-            editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": drafts}}})
-            answer = await editor.request(COMPLETION, at(2, 9))
-            assert len(answer["items"]) == drafts
-        told = [m["message"] for m in editor.received("window/logMessage")]
-        assert told.count("spd-lsp: the model is loading") == 1
 
 
 @pytest.mark.slow

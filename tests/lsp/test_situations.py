@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import Editor, at, result, until
+from tests.lsp.lsp_client import Editor, result
 from tests.lsp.test_server_live import leave
 from tests.lsp.test_server_process import process
 
@@ -41,9 +41,9 @@ both = pytest.mark.parametrize("server", SERVERS)
 class Document:
     """A document in an editor, whose changes the server is told of."""
 
-    def __init__(self, editor: Editor, text: str, uri: str, language: str = "python") -> None:
+    def __init__(self, editor: Editor, text: str, uri: str) -> None:
         self.editor, self.text, self.uri, self.version = editor, text, uri, 1
-        editor.open(text, uri, language)
+        editor.open(text, uri)
 
     def change(self, *replacements: tuple[int, int, str]) -> None:
         """Replace parts, from which offset to which by what, in one notification."""
@@ -71,12 +71,9 @@ class Document:
         before = self.text[:offset]
         return {"line": before.count("\n"), "character": len(before.rpartition("\n")[2])}
 
-    async def offered(self, offset: int | None = None) -> list[str]:
-        """All drafts at the end, or at an offset, with the word that they complete."""
-        place = {
-            "textDocument": {"uri": self.uri},
-            "position": self.place(len(self.text) if offset is None else offset),
-        }
+    async def offered(self) -> list[str]:
+        """All drafts at the end, with the word that they complete."""
+        place = {"textDocument": {"uri": self.uri}, "position": self.place(len(self.text))}
         return [draft["label"] for draft in await self.editor.request("spd-lsp/drafts", place)]
 
     def ask_for_ghost_text(self) -> asyncio.Future[Any]:
@@ -114,26 +111,6 @@ async def test_a_renamed_method_is_offered_by_its_new_name_only(server: str, tmp
         assert not any("boil_water" in text for text in offered)
 
 
-async def test_another_branch_brings_its_names_and_takes_those_of_the_last(tmp_path: Path):
-    (tmp_path / "shop").mkdir()
-    other = tmp_path / "shop" / "kettle.py"
-    other.write_text(CODE)
-    async with editing(
-        "starter", tmp_path, workspaceFolders=[{"uri": other.parent.as_uri(), "name": "shop"}]
-    ) as editor:
-        document = Document(editor, CODE, other.as_uri())
-        asked = Document(editor, "def serve(kettle):\n    kettle.", (other.parent / "asked.py").as_uri())
-        for before, after in (("boil_water", "heat_up"), ("heat_up", "boil_water")):
-            other.write_text(CODE.replace("boil_water", after))
-            document.replace_all(before, after)
-            event = {"uri": document.uri, "type": 2}
-            editor.notify("workspace/didChangeWatchedFiles", {"changes": [event]})
-            asked.type(after[:2])
-            assert knows(await asked.offered(), after)
-            assert not any(before in text for text in await asked.offered())
-            asked.change((len(asked.text) - 2, len(asked.text), ""))
-
-
 @both
 async def test_after_a_storm_of_undoing_every_request_is_answered_and_the_last_for_what_stands_there(
     server: str, tmp_path: Path
@@ -163,100 +140,3 @@ async def test_two_windows_on_a_folder_share_its_table(tmp_path: Path):
             while not knows(await document.offered(), "boil_water"):
                 await asyncio.sleep(0.05)  # until the table is built, in one of them
     assert len(list(tmp_path.rglob("*.ngt"))) == 1
-
-
-@both
-async def test_an_argument_is_added_to_a_call_without_a_second_bracket(server: str, tmp_path: Path):
-    call = "    kettle.boil_water(60"
-    async with editing(server, tmp_path) as editor:
-        document = Document(editor, CODE.replace(call + ")", call + ", )", 1), "file:///code/kettle.py")
-        cursor = document.text.index(call) + len(call) + 2
-        for drafts in (await document.offered(cursor), await document.offered(cursor)):
-            for text in drafts:
-                assert "\n" not in text and text.count(")") <= text.count("("), drafts
-
-
-async def test_in_ten_thousand_lines_names_near_the_cursor_are_offered(tmp_path: Path):
-    filler = "".join(f"def step_{number}(value):\n    return value + {number}\n\n\n" for number in range(2500))
-    async with editing("starter", tmp_path) as editor:
-        document = Document(editor, filler + CODE + "\n" + filler, "file:///code/kettle.py")
-        cursor = len(filler) + len(CODE)
-        for char in "kettle.bo":
-            document.change((cursor, cursor, char))
-            cursor += 1
-        assert document.text.count("\n") > 10_000
-        assert knows(await document.offered(cursor), "boil_water")
-
-
-OTHER_LANGUAGES = {
-    ("go", "file:///code/kettle.go"): (
-        "func brew(kettle *Kettle) {\n\tkettle.BoilWater(60)\n\tkettle.",
-        "Bo",
-        "BoilWater",
-    ),
-    ("typescript", "untitled:Untitled-1"): (
-        "function brew(kettle: Kettle) {\n  kettle.boilWater(60);\n  kettle.",
-        "bo",
-        "boilWater",
-    ),
-}
-
-
-@pytest.mark.parametrize(("language", "uri"), OTHER_LANGUAGES)
-async def test_go_and_typescript_are_completed_also_in_a_document_without_a_file(
-    language: str, uri: str, tmp_path: Path
-):
-    text, typed, name = OTHER_LANGUAGES[language, uri]
-    async with editing("starter", tmp_path) as editor:
-        document = Document(editor, text, uri, language)
-        document.type(typed)
-        assert knows(await document.offered(), name)
-
-
-# The bundled model, slowed down; each line of the record: how many positions of a prompt are read now.
-COUNTED = """
-import sys, time
-from pathlib import Path
-from spd_lsp.cli import main
-from spd_lsp.models.llama.engine import LlamaEngine
-
-record = Path(sys.argv[1]).open("a", buffering=1)
-read_chunk = LlamaEngine.read_chunk
-
-def slow(self, ids, cache, check):
-    print(len(ids), file=record)
-    for _ in range(20):
-        check()
-        time.sleep(0.02)
-    return read_chunk(self, ids, cache, check)
-
-LlamaEngine.read_chunk = slow
-main(sys.argv[2:])
-"""
-
-
-async def test_ten_switches_among_documents_cost_two_readings_at_most_and_the_last_is_answered(tmp_path: Path):
-    record = tmp_path / "record"
-    record.touch()
-
-    def positions() -> int:
-        return sum(map(int, record.read_text().split()))
-
-    command = ("-c", COUNTED, str(record), "--data-dir", str(tmp_path / "data"), *SERVE)
-    async with process(*command) as (_, editor):
-        await editor.start_and_load(GHOST)
-        replies = []
-        for number in range(11):
-            lines = [f"reading_{number}_{line} = measure({number}, 'kettle', {line})\n" for line in range(40)]
-            editor.open("".join([*lines, f"total = reading_{number}_"]), f"file:///code/{number}.py")
-        for number in range(10):
-            place = at(40, len("total = reading_0_"), None, f"file:///code/{number}.py")
-            editor.notify("spd-lsp/cursor", place)
-            replies.append(editor.send_request(INLINE, {**place, "context": {"triggerKind": 1}})[1])
-            await until(positions)  # the first document is being read
-        answers = [await result(reply) for reply in replies]
-        assert answers[:-1] == [None] * 9 and answers[-1]["items"]
-        ten = positions()
-        place = at(40, len("total = reading_10_"), None, "file:///code/10.py")
-        await editor.request(INLINE, {**place, "context": {"triggerKind": 1}})
-        assert ten <= 2 * (positions() - ten)

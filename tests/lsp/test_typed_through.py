@@ -1,44 +1,30 @@
-"""What is shown while someone types along with drafts, over real pipes, and when the model is asked again."""
+"""What is shown while someone types along with drafts, and when the model is asked again."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from spd_lsp.completion.offer import CompletionResult
 from tests.lsp.lsp_client import Editor, FakeCompleter, at, edit, editing, texts
-from tests.lsp.test_server_process import process
 
 COMPLETION = "textDocument/completion"
 
-# A server whose drafts depend on what is left of the cursor, and which tells how often they were asked for.
-SCRIPTED = """
-import dataclasses, sys
-from spd_lsp.completion.ranking import Completion
-from spd_lsp.lsp import server, session
-from spd_lsp.lsp.transport import serve
-from tests.lsp.lsp_client import FakeCompleter
+DRAFTS = {
+    "x = ": ("compute(y)", "copy(y)", "count"),
+    "x = com": ("pose(y)", "pute(z)", "plex"),
+    "x = cop": ("ies", "ied"),
+    "x = coun": ("sel", "ting"),
+}
+
 
 class Scripted(FakeCompleter):
-    def complete(self, source, cursor, *rest, **options):
-        result = super().complete(source, cursor, *rest, **options)
-        drafts = {drafts}.get(source[:cursor], [])
-        completions = [Completion(text, 0.5 / rank, ends=False) for rank, text in enumerate(drafts, 1)]
-        return dataclasses.replace(result, completions=completions)
+    """Its drafts depend on what is left of the cursor."""
 
-session.AHEAD_DELAY_SECONDS = 1e6  # else what is asked for depends on how long a busy machine takes
-completer = Scripted(seconds={seconds})
-made = server.create_server(lambda settings, report: completer)
-made.feature("test/asked")(lambda params: len(completer.requests))
-sys.exit(serve.serve_stdio(made))
-"""
-DRAFTS = {
-    "x = ": ["compute(y)", "copy(y)", "count"],
-    "x = com": ["pose(y)", "pute(z)", "plex"],
-    "x = cop": ["ies", "ied"],
-    "x = coun": ["sel", "ting"],
-}
+    def complete(self, source: str, cursor: int, *rest: Any, **options: Any) -> CompletionResult:
+        self.texts = DRAFTS.get(source[:cursor], ())
+        return super().complete(source, cursor, *rest, **options)
 
 
 class Typist:
@@ -63,20 +49,6 @@ class Typist:
         self.editor.send(edit(letter, 0, self.column, self.column, version=self.column))
         self.column += 1
 
-    async def asked(self) -> int:
-        """How often the model was asked."""
-        count: int = await self.editor.request("test/asked")
-        return count
-
-
-@asynccontextmanager
-async def typist(seconds: float = 0.0) -> AsyncIterator[Typist]:
-    program = SCRIPTED.replace("{drafts}", repr(DRAFTS)).replace("{seconds}", str(seconds))
-    async with process("-c", program) as (_, editor):
-        await editor.start_and_load()
-        editor.open("x = \n")
-        yield Typist(editor)
-
 
 @pytest.mark.parametrize(
     ("seconds", "letters", "shown", "asked"),
@@ -93,16 +65,19 @@ async def typist(seconds: float = 0.0) -> AsyncIterator[Typist]:
 async def test_drafts_that_are_typed_along_with_stay_and_the_model_is_asked_where_too_few_are_left(
     seconds: float, letters: str, shown: list[str], asked: int
 ):
-    async with typist(seconds) as user:
+    completer = Scripted(seconds=seconds)
+    async with editing(completer) as editor:
+        user = Typist(editor)
         found = await user.shown()
         for letter in letters:
             found = await user.type(letter)
-        assert (found, await user.asked()) == (shown, asked)
+        assert (found, len(completer.requests)) == (shown, asked)
 
 
 async def test_what_an_editor_showed_first_before_it_asked_stays_first_even_if_it_was_a_later_draft():
     """After `cou` it shows the third draft; the answer after `coun` put new ones before that."""
-    async with typist() as user:
+    async with editing(Scripted()) as editor:
+        user = Typist(editor)
         await user.shown()
         for letter in "cou":
             user.type_unasked(letter)

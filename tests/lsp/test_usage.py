@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from spd_lsp.cli import main
 from spd_lsp.lsp.usage import add_counts
 from tests.lsp.lsp_client import Editor, at, edit
-from tests.lsp.test_server_process import end, process
+from tests.lsp.test_server_process import SERVE, end, process
 
 SOURCE = "import json\n\n\ndef load(secret_path):\n    with open(secret_path) as file:\n        return json."
 
@@ -36,10 +36,7 @@ async def accept(editor: Editor, item: dict[str, Any], text: str, line: int, col
 
 async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Path):
     assert stats(tmp_path) == "nothing has been counted yet\n"
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (
-        child,
-        editor,
-    ):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
         await editor.start_and_load()
         editor.open(SOURCE)
         line, column = 5, len(SOURCE.splitlines()[-1])

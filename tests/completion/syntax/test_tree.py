@@ -181,6 +181,14 @@ def test_no_line_of_a_real_file_is_broken_wherever_the_cursor_stood():
             assert around.literal or not breaks(line) or not breaks(around.closed(line))
 
 
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_row_names_only_nodes_that_its_grammar_has(name: str):
+    row = LANGUAGES[name]
+    known = load_grammar(row.module, row.entry)
+    kinds = row.imports | row.comments | row.strings | row.bodies
+    assert {kind for kind in kinds if known.id_for_node_kind(kind, True) is None} == set()
+
+
 @pytest.mark.parametrize(
     ("name", "frame"),
     [
@@ -216,13 +224,9 @@ def test_a_filler_is_a_statement_of_its_language(name, frame):
     ],
 )
 def test_what_a_text_leaves_open_is_closed_innermost_first(name, text, closing):
-    tree = grammar_tree(name, text)
-    assert missing_closers(LANGUAGES[name], tree.root_node).split() == closing
-
-
-def grammar_tree(name, text):
     row = LANGUAGES[name]
-    return Parser(load_grammar(row.module, row.entry)).parse(text.encode())
+    tree = Parser(load_grammar(row.module, row.entry)).parse(text.encode())
+    assert missing_closers(row, tree.root_node).split() == closing
 
 
 def test_a_file_that_ended_a_process_before_is_read_as_plain_lines(

@@ -45,17 +45,6 @@ def test_homes_roots_temporary_folders_and_the_data_folder_are_never_indexed(
     assert refusal(shop, registry) == refusal(tmp_path / "homes" / "me" / "code", registry) == ""
 
 
-def test_a_link_to_a_home_is_that_home(
-    tmp_path: Path, registry: Registry, shop: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("HOME", str(shop))
-    monkeypatch.setenv("USERPROFILE", str(shop))
-    (tmp_path / "link").symlink_to(shop, target_is_directory=True)
-    folder = local_folder((tmp_path / "link").as_uri())
-    assert folder == shop
-    assert refusal(folder, registry)
-
-
 @pytest.mark.parametrize("uri", ["untitled:one", "vscode-remote://ssh/code", "file:///not/there", "file:///a%00b"])
 def test_a_folder_that_is_not_on_this_machine_is_none(uri: str):
     assert local_folder(uri) is None

@@ -10,13 +10,14 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.lsp.lsp_client import Editor, at
 from tests.processes import TIMEOUT, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OTHER_USER = 65534
 COMPLETION = "textDocument/completion"
 
@@ -35,7 +36,7 @@ class Listener:
     process: subprocess.Popen[str]
     path: str
     folder: Path
-    log: list[str] = field(default_factory=list)
+    log: list[str]
 
     def wait_for_log(self, text: str) -> str:
         """Wait until a line of its log contains the text; return the line."""
@@ -43,28 +44,38 @@ class Listener:
 
 
 @contextmanager
-def run_listener(folder: Path, *options: str, default: bool = False) -> Iterator[Listener]:
-    """Run a server on a socket of its own, or on the user's default one; check that no client has ended it."""
-    path = [] if default else [str(folder / "private" / "server.sock")]
-    data = ["--data-dir", str(folder / "data")]
-    command = [sys.executable, "-m", "spd_lsp", *data, "serve", "--socket", *path, *options]
-    pipe = subprocess.PIPE
+def listening(folder: Path, announced: str, *options: str) -> Iterator[tuple[Any, re.Match[str], list[str]]]:
+    """Run a server in a folder, with its data there; check that no client has ended it.
+
+    Yields the process, the line of its log that matches `announced`, and its growing log.
+    """
+    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(folder / "data"), "serve", *options]
+    pipe, log = subprocess.PIPE, [""]
     process = subprocess.Popen(command, cwd=folder, stderr=pipe, text=True, env=isolated_environment(folder))
     assert process.stderr
-    first = process.stderr.readline()
-    listening = re.fullmatch("listening at (.*); editors run: spd-lsp connect(.*)\n", first)
-    assert listening and listening[2] == "".join(f" {one}" for one in path), first
-    server = Listener(process, listening[1], folder, [first])
-    log_reader = threading.Thread(target=lambda: server.log.extend(process.stderr or ()))
+    while not (found := re.fullmatch(announced, log[-1])):
+        log.append(process.stderr.readline())
+        assert log[-1], "".join(log)
+    log_reader = threading.Thread(target=lambda: log.extend(process.stderr or ()))
     log_reader.start()
     try:
-        yield server
+        yield process, found, log
         assert process.poll() is None, "a client ended the server"
     finally:
         process.kill()
         process.wait()
         log_reader.join()
         process.stderr.close()
+
+
+@contextmanager
+def run_listener(folder: Path, *options: str, default: bool = False) -> Iterator[Listener]:
+    """Run a server on a socket of its own, or on the user's default one."""
+    path = [] if default else [str(folder / "private" / "server.sock")]
+    named = "".join(f" {re.escape(one)}" for one in path)
+    announced = f"listening at (.*); editors run: spd-lsp connect{named}\n"
+    with listening(folder, announced, "--socket", *path, *options) as (process, found, log):
+        yield Listener(process, found[1], folder, log)
 
 
 @asynccontextmanager

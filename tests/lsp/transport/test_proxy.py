@@ -58,19 +58,15 @@ def test_a_server_that_dies_is_named_and_ends_it_with_1(tmp_path: Path):
     assert "Traceback" not in told
 
 
-def test_after_exit_it_ends_with_0(tmp_path: Path):
+@pytest.mark.parametrize("says_exit", [True, False])
+def test_an_editor_that_exits_or_leaves_ends_it_with_0(tmp_path: Path, says_exit: bool):
     with connected(tmp_path) as (editor, wire):
         type_in(editor, wire, GREETING)
-        type_in(editor, wire, EXIT)
-        wire.close()
-        assert editor.wait(TIMEOUT) == 0
-
-
-def test_an_editor_that_leaves_ends_it_with_0(tmp_path: Path):
-    with connected(tmp_path) as (editor, wire):
-        type_in(editor, wire, GREETING)
-        assert editor.stdin
-        editor.stdin.close()
-        assert wire.recv(1) == b""
+        if says_exit:
+            type_in(editor, wire, EXIT)
+        else:
+            assert editor.stdin
+            editor.stdin.close()
+            assert wire.recv(1) == b""
         wire.close()
         assert editor.wait(TIMEOUT) == 0

@@ -17,7 +17,15 @@ from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.lsp.transport.serve import SharedModel
 from tests.lsp.lsp_client import Editor, at
-from tests.lsp.transport.listeners import COMPLETION, editor_at, isolated_environment, labels, run_listener
+from tests.lsp.test_server_process import end, process
+from tests.lsp.transport.listeners import (
+    COMPLETION,
+    connected,
+    editor_at,
+    isolated_environment,
+    labels,
+    run_listener,
+)
 from tests.models.networks import NETWORKS, random_network
 from tests.processes import TIMEOUT
 
@@ -66,35 +74,31 @@ async def test_an_editor_that_exits_or_disconnects_ends_only_its_own_session(ser
             vanishes.open(CODE, "file:///v.py")
             vanishes.send_request(COMPLETION, at(2, 18, kind=None, uri="file:///v.py"))
             vanishes.writer.transport.abort()
-        async with editor_at(server) as sends_garbage:
-            sends_garbage.writer.write(b"Content-Length: 9\r\n\r\nnot json!")
-            await sends_garbage.status()
         assert len(await labels(stays, "file:///s.py", 2, 18)) == 3
+
+
+@pytest.mark.parametrize("sent", [b"X-Padding: " + b"x" * 1_000_000, b"Content-Length: 9\r\n\r\n["])
+async def test_odd_input_ends_its_own_session_alone(server, sent: bytes):
+    async with editor_at(server) as stays:
+        async with connected(server) as (reader, writer):
+            writer.write(sent)
+            writer.write_eof()
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), TIMEOUT) == b""
+        stays.open(CODE, "file:///s.py")
+        assert len(await labels(stays, "file:///s.py", 2, 18)) == 3
+    assert not any("xxxx" in line for line in server.log), "the input is not quoted"
 
 
 # A server on a socket whose completer never returns.
 ENDLESS = """
-import sys, time
+import sys
 from pathlib import Path
-from types import SimpleNamespace
 from spd_lsp.lsp import server
 from spd_lsp.lsp.transport import serve
+from tests.lsp.lsp_client import FakeCompleter
 
-class Endless:
-    tokens = SimpleNamespace(fingerprint="")
-
-    def update_documents(self, changes, asked=""):
-        pass
-
-    def run_idle_work(self, seconds):
-        return False
-
-    def complete(self, *request, name, explicit, check, check_typed):
-        while True:
-            check()
-            time.sleep(0.001)
-
-make = lambda: server.create_server(lambda settings, report: Endless())
+make = lambda: server.create_server(lambda settings, report: FakeCompleter(steps=10**9))
 serve.serve_many(Path(sys.argv[1]), serve.Sessions(make), lambda: None)
 """
 
@@ -139,26 +143,15 @@ async def test_a_remote_editor_cannot_choose_the_model_or_a_folder(server):
 
 async def test_connect_finds_the_default_socket_and_forwards_a_session_over_its_pipes(server):
     """Which is all that `ssh HOST spd-lsp connect` runs on the server's machine."""
-    pipes = dict.fromkeys(("stdin", "stdout"), asyncio.subprocess.PIPE)
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "spd_lsp",
-        "connect",
-        env=isolated_environment(server.folder),
-        **pipes,
-    )
-    assert child.stdin and child.stdout
-    editor = Editor(child.stdout, child.stdin)
-    await editor.start_and_load()
-    editor.open(CODE, "file:///c.py")
-    assert len(await labels(editor, "file:///c.py", 2, 18)) == 3
-    await editor.request("shutdown")
-    editor.notify("exit")
-    assert await asyncio.wait_for(child.wait(), TIMEOUT) == 0
+    async with process("-m", "spd_lsp", "connect", env=isolated_environment(server.folder)) as (child, editor):
+        await editor.start_and_load()
+        editor.open(CODE, "file:///c.py")
+        assert len(await labels(editor, "file:///c.py", 2, 18)) == 3
+        await editor.request("shutdown")
+        editor.notify("exit")
+        assert await end(child) == 0
 
 
-@pytest.mark.slow
 def get(url: str, **headers: str) -> tuple[int, str]:
     """The status and the text of an answer."""
     try:

@@ -7,11 +7,8 @@ import pytest
 from ngram_builders.sources import masking
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK, find_secret_lines, find_secrets, is_inside_secret, mask
-from tests.ngram_builders.sources.secret_shapes import SHAPES as MORE_SHAPES
 from tests.planted import ALPHANUMERIC, BASE32, BASE64, HEX, letters, lines, private_key
-from tests.secret_shapes import SHAPES as FIRST_SHAPES
-
-SHAPES = [*FIRST_SHAPES, *MORE_SHAPES]
+from tests.secret_shapes import SHAPES
 
 
 @pytest.mark.parametrize("what", lines())

@@ -191,3 +191,8 @@ def test_a_cursor_in_the_value_of_a_password_is_inside_a_secret(typed: str) -> N
 @pytest.mark.parametrize("typed", BESIDE)
 def test_a_cursor_beside_it_is_not(typed: str) -> None:
     assert not is_inside_secret("import os\n" + typed.removesuffix("¤"))
+
+
+def test_a_password_in_an_address_may_hold_the_sign_that_ends_it():
+    line = 'url = "amqp://worker:blink@6020@rabbit:5672/"'
+    assert [line[one.start : one.end] for one in find_secrets(line)] == ["blink@6020"]

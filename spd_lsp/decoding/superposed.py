@@ -23,6 +23,7 @@ import heapq
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -38,6 +39,7 @@ _PADDING = (-1,) * _MAX_CONTEXT  # before the start of a text
 _EXPANSION_CHUNK = 40  # options taken out of NumPy at once: one by one is slow, all at once is wasted
 
 TextOf = Callable[[tuple[int, ...]], Hashable]  # what a user sees of a draft
+FirstDrafts = Callable[[Floats], "Iterable[Draft]"]  # of the prompt's logits [V]
 AllowedAfter = Callable[[tuple[int, ...]], Ids | None]  # the ids that may continue a draft; None: any
 
 
@@ -121,7 +123,11 @@ def superpose(
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    decoding = superposed_passes(request, settings, width)
+    return run_passes(model, superposed_passes(request, settings, width), check)
+
+
+def run_passes(model: Model, decoding: Decoding, check: Callable[[], None]) -> DecodingResult:
+    """Compute the passes of a decoding one by one."""
     wanted, result = advance(decoding, None)
     while result is None:
         assert wanted is not None
@@ -140,20 +146,34 @@ def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None,
         return None, done.value
 
 
-def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
-    """Superposed Decoding itself, whoever computes the passes."""
+def superposed_passes(
+    request: DecodingRequest,
+    settings: Settings,
+    width: int = 0,
+    *,
+    first: FirstDrafts | None = None,
+    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
+) -> Decoding:
+    """Superposed Decoding itself, whoever computes the passes.
+
+    `first` begins the drafts, given the logits of the prompt; `kept` chooses the draft, of the best first, that a
+    reset goes on from. What is chosen otherwise than by the default is drawn: see `nucleus.py`.
+    """
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
-    live, ended = _select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
+    options = first(logits) if first else first_drafts(logits, request, settings, width)
+    live, ended = _select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
-    passes = 1
+    passes, rows = 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
+            live = [kept(live)]  # section 5.3: one draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
+            rows += passes
         else:
+            rows += 1
             logits = yield NextPass([draft.ids[-1] for draft in live], _superposition_weights(live))
         passes += 1
         intermediate += live
@@ -161,7 +181,7 @@ def superposed_passes(request: DecodingRequest, settings: Settings, width: int =
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:], intermediate=intermediate)
+    return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:], intermediate=intermediate)
 
 
 def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:

@@ -1,7 +1,7 @@
-"""All decoders by name: the two of the product and their baselines, beam search and nucleus sampling.
+"""All decoders by name: those of the product, the paper's with nucleus sampling, and their baselines.
 
 All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass `superposed`
-reads one position per stream, `greedy` and `best-first` one, the others one per unfinished draft, as rows of a
+reads one position, `greedy` and `best-first` one, the others one per unfinished draft, as rows of a
 batch.
 
 Dimensions: N rows, C candidate tokens, V vocabulary.
@@ -9,7 +9,6 @@ Dimensions: N rows, C candidate tokens, V vocabulary.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +17,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
+from spd_lsp.decoding.nucleus import draw, nucleus_superposed, sampled_resets, seeded
 from spd_lsp.decoding.superposed import (
     OPTIONS_PER_DRAFT,
     DecodingRequest,
@@ -30,13 +30,11 @@ from spd_lsp.decoding.superposed import (
     score_logits,
     superpose,
 )
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
 _TokenOptions = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
 
-TOP_P = 0.9  # samples are drawn from the fewest tokens that hold it, as in the paper
 _EMPTY_DRAFT = Draft((), 0.0)
 _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
@@ -158,7 +156,7 @@ def sample(model: Model, start: DecodingRequest, settings: Settings, check: Chec
 def _draw_samples(batch: _DraftBatch) -> list[Draft]:
     """Draw as many samples as drafts are wanted; the prompt is the seed."""
     start, settings = batch.start, batch.settings
-    rng = np.random.default_rng(zlib.crc32(np.asarray(start.prompt, dtype=np.int64).tobytes()))
+    rng = seeded(start.prompt)
     tokens = batch.prefill()
     live = [_EMPTY_DRAFT]
     parents = [0] * settings.drafts
@@ -172,17 +170,6 @@ def _draw_samples(batch: _DraftBatch) -> list[Draft]:
             return done
         tokens = batch.step(live, [row for row, ended in zip(parents, ends, strict=True) if not ended])
         parents = list(range(len(live)))
-
-
-def draw(logp: Floats, rng: np.random.Generator) -> int:
-    """Draw an index from the fewest that hold TOP_P; `logp` [C] in any order.
-
-    Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
-    """
-    order = np.argsort(-logp, kind="stable")
-    p = np.exp(log_softmax(logp[order]))
-    kept = int(np.searchsorted(np.cumsum(p), TOP_P)) + 1
-    return int(order[np.searchsorted(np.cumsum(p[:kept]), rng.random() * p[:kept].sum(), side="right")])
 
 
 def _product_decoder(
@@ -203,5 +190,7 @@ DECODERS: dict[str, DecodingFunction] = {
     "best-first": partial(_product_decoder, "best-first"),
     "greedy": _greedy,
     "nucleus": _nucleus,
+    "nucleus-superposed": nucleus_superposed,
+    "sampled-resets": sampled_resets,
     "beam": beam,
 }

@@ -1,0 +1,92 @@
+"""Nucleus sampling within Superposed Decoding: what is drawn looks far, what is superposed looks near it.
+
+Samples cost a pass per token each, whatever k is; k drafts of each cover more for the same passes (the paper's
+"universal coverage gains"). Resets may also go on from a draft that is drawn, instead of the best.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from ngram_builders.arrays import Floats
+from spd_lsp.decoding.superposed import (
+    DecodingRequest,
+    DecodingResult,
+    Draft,
+    Model,
+    rank_drafts,
+    run_passes,
+    superposed_passes,
+)
+from spd_lsp.models.logits import log_softmax
+from spd_lsp.settings import Settings
+
+TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
+_TEMPERATURE = 0.6  # likewise
+
+
+def nucleus_superposed(
+    model: Model,
+    request: DecodingRequest,
+    settings: Settings,
+    check: Callable[[], None] = lambda: None,
+    samples: int = 3,
+) -> DecodingResult:
+    """Return the best k of the drafts of several samples, and the others as `spare`."""
+    results = list(sampled_drafts(model, request, settings, check, samples))
+    drafts = {draft.ids: draft for result in results for draft in (*result.best, *result.spare)}  # each once
+    ranked = rank_drafts(drafts.values(), settings.ranking, request.text_of)
+    k = settings.drafts
+    passes, rows = sum(result.passes for result in results), sum(result.rows for result in results)
+    return DecodingResult(ranked[:k], passes, max(result.longest for result in results), rows, ranked[k:])
+
+
+def sampled_drafts(
+    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None], samples: int
+) -> Iterable[DecodingResult]:
+    """Yield k drafts of each sample: its first token is drawn, without n-grams, and the rest superposed.
+
+    The prompt counts as a pass of each sample, as if it were not cached. Resets go on from a draft that is drawn.
+    """
+    rng = seeded(request.prompt)
+
+    def first(logits: Floats) -> Iterable[Draft]:
+        allowed = request.allowed(())
+        support = np.arange(len(logits)) if allowed is None else allowed
+        place = draw(logits[support] / _TEMPERATURE, rng)
+        log_p = log_softmax(logits[support] / settings.temperature)[place]  # as the first token of any draft
+        return [Draft((int(support[place]),), float(log_p))]
+
+    for _ in range(samples):
+        yield run_passes(model, superposed_passes(request, settings, first=first, kept=_by_score(rng)), check)
+
+
+def sampled_resets(
+    model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None] = lambda: None
+) -> DecodingResult:
+    """Superposed drafts whose resets go on from a draft that is drawn by its probability."""
+    kept = _by_score(seeded(request.prompt))
+    return run_passes(model, superposed_passes(request, settings, kept=kept), check)
+
+
+def _by_score(rng: np.random.Generator) -> Callable[[Sequence[Draft]], Draft]:
+    return lambda live: live[draw(np.array([draft.score for draft in live]), rng, top_p=1.0)]
+
+
+def seeded(prompt: Sequence[int]) -> np.random.Generator:
+    """The same prompt, the same draws."""
+    return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
+
+
+def draw(log_p: Floats, rng: np.random.Generator, top_p: float = TOP_P) -> int:
+    """Draw one of the fewest indices that hold `top_p`; `log_p` [C] in any order, up to a constant.
+
+    Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
+    """
+    order = np.argsort(-log_p, kind="stable")
+    mass = np.cumsum(np.exp(log_softmax(log_p[order])))
+    kept = mass[: np.searchsorted(mass, top_p) + 1]
+    return int(order[np.searchsorted(kept, rng.random() * kept[-1], side="right")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from spd_lsp.decoding.superposed import (
     DecodingResult,
     Draft,
     Model,
+    ngram_histories,
     rank_drafts,
     run_passes,
+    score_logits,
     superposed_passes,
 )
 from spd_lsp.models.logits import log_softmax
@@ -26,6 +29,7 @@ from spd_lsp.settings import Settings
 
 TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
 _TEMPERATURE = 0.6  # likewise
+_CANDIDATES = 50  # tokens that are drawn from at most
 
 
 def nucleus_superposed(
@@ -47,18 +51,19 @@ def nucleus_superposed(
 def sampled_drafts(
     model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None], samples: int
 ) -> Iterable[DecodingResult]:
-    """Yield k drafts of each sample: its first token is drawn, without n-grams, and the rest superposed.
+    """Yield k drafts of each sample: its first token is drawn, as often as its score says; the rest superposed.
 
     The prompt counts as a pass of each sample, as if it were not cached. Resets go on from a draft that is drawn.
     """
     rng = seeded(request.prompt)
+    nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
+    ngrams = request.interpolation if settings.interpolation == "linear" else None
 
     def first(logits: Floats) -> Iterable[Draft]:
-        allowed = request.allowed(())
-        support = np.arange(len(logits)) if allowed is None else allowed
-        place = draw(logits[support] / _TEMPERATURE, rng)
-        log_p = log_softmax(logits[support] / settings.temperature)[place]  # as the first token of any draft
-        return [Draft((int(support[place]),), float(log_p))]
+        histories = ngram_histories(request, [Draft((), 0.0)])
+        ids, (log_p,) = score_logits(logits, histories, ngrams, nucleus, request.allowed(()))
+        place = draw(log_p, rng)
+        return [Draft((int(ids[place]),), float(log_p[place]))]
 
     for _ in range(samples):
         yield run_passes(model, superposed_passes(request, settings, first=first, kept=_by_score(rng)), check)

@@ -235,40 +235,42 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
     click.echo(infilling_report(records, asked, options["drafts"]))
 
 
-_passages = click.option(
-    "--examples", default=40, show_default=True, help="Number of held-out passages per repository."
+@evaluate.command(epilog="\b\nExample: spd-lsp eval paper ~/code/*/ --part coverage")
+@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@model_options
+@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(2, 9), help="Number of drafts.")
+@click.option(
+    "--examples", default=40, show_default=True, help="Maximum number of held-out passages per repository."
 )
+@click.option("--prose", is_flag=True, help="Use documentation (.md, .rst, .txt, METADATA) instead of Python.")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    metavar="PART",
+    help="Only this: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
+)
+def paper(
+    repos: tuple[Path, ...], model: str, device: str, prose: bool, parts: tuple[str, ...], **numbers: int
+) -> None:
+    """Repeat the experiments of the paper on Superposed Decoding.
 
-
-@evaluate.command()
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@model_options
-@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(2, 16), help="Number of drafts.")
-@_passages
-def linearity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
-    """Measure how linear a model is in its input.
-
-    This is figure 3 of the paper. The command prints the cosine between a superposed run and its
-    separate drafts. M must be a Hugging Face folder.
+    Passages are drawn from one file of REPO in six, n-grams from the others. The model judges its own drafts.
     """
-    from spd_lsp.evaluation.paper import linearity_table
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.evaluation.paper import PARTS, paper_report, read_passages
+    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.load import load
 
-    click.echo(linearity_table(repos, model, device, drafts, examples))
-
-
-@evaluate.command()
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@model_options
-@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Number of drafts.")
-@_passages
-def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
-    """Measure the perplexity of drafts by rank.
-
-    These are tables 1 and 3 of the paper. The baselines are nucleus sampling, greedy decoding and beam search.
-    """
-    from spd_lsp.evaluation.paper import perplexity_table
-
-    click.echo(perplexity_table(repos, model, device, drafts, examples))
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise UserError(f"--part takes {', '.join(PARTS)}, not {unknown[0]!r}")
+    folder = locate(model, print_status)
+    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"], prose=prose)
+    engine = load(folder, device, print_status)
+    with progress() as report:
+        tables = paper_report(engine, passages, numbers["drafts"], parts or tuple(PARTS), report)
+    files = len({passage.group for passage in passages})
+    click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}\n\n{tables}")
 
 
 @click.command(epilog="\b\nExamples:\n  spd-lsp bench -k 3\n  spd-lsp bench --typing app.py --keys 200")

@@ -13,6 +13,10 @@ from tests.conftest import TinyModel, spelled
 from tests.decoding.test_superposed import Counts, never
 
 
+def nothing():
+    pass
+
+
 @pytest.mark.parametrize("samples", [1, 4])
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("reset_every", [0, 2])
@@ -27,36 +31,34 @@ def test_passes_are_samples_times_the_tokens_of_the_longest_draft_whatever_k_is(
 def test_where_all_drafts_of_a_sample_end_it_costs_no_more():
     model = TinyModel(3)
     request = DecodingRequest([1, 2], lambda ids: ids[-1] % 3 == 0)
-    runs = list(sampled_drafts(model, request, Settings(drafts=2, max_tokens=30), lambda: None, 6))
+    runs = list(sampled_drafts(model, request, Settings(drafts=2, max_tokens=30), nothing, 6))
     assert model.passes == sum(run.passes for run in runs) == sum(run.longest for run in runs)
     assert min(run.longest for run in runs) < max(run.longest for run in runs)
 
 
 @pytest.mark.parametrize("counts", [Counts(3), None])
 @pytest.mark.parametrize("rule", ["paper", "linear"])
-def test_a_sample_is_finished_as_if_its_first_token_had_been_read_alone(counts, rule):
-    """Its drafts are those that may begin with nothing else."""
+def test_a_sample_is_finished_as_if_nothing_else_might_begin_it(counts, rule):
     settings = Settings(drafts=3, max_tokens=5, interpolation=rule, temperature=0.8, ranking="mean")
-    request = DecodingRequest([1, 2], never, [1, 2], counts)
-    log_p = log_softmax(TinyModel(5).prefill([1, 2]) / 0.8)
-    for run in sampled_drafts(TinyModel(5), request, settings, lambda: None, 5):
+    firsts = set()
+    for run in sampled_drafts(TinyModel(5), DecodingRequest([1, 2], never, [1, 2], counts), settings, nothing, 9):
         (first,) = {draft.ids[0] for draft in run.best}
-
-        def may_begin(ids, first=first):
-            return None if ids else np.array([first])
-
-        alone = superpose(TinyModel(5), DecodingRequest([1, 2], never, [1, 2], counts, may_begin), settings)
-        assert [draft.ids for draft in alone.best] == [draft.ids for draft in run.best]
-        # What may follow is given there; here the token has the probability that the model gave it.
-        assert [draft.score - log_p[first] for draft in run.best] == pytest.approx(
-            [draft.score for draft in alone.best]
+        firsts.add(first)
+        alone = DecodingRequest(
+            [1, 2], never, [1, 2], counts, lambda ids, one=first: None if ids else np.array([one])
         )
+        found = superpose(TinyModel(5), alone, settings).best
+        assert [draft.ids for draft in found] == [draft.ids for draft in run.best]
+        probability = run.best[0].score - found[0].score  # of what is given there
+        assert probability < 0
+        assert [draft.score - probability for draft in run.best] == pytest.approx([draft.score for draft in found])
+    assert len(firsts) > 1
 
 
 def test_the_best_are_the_best_of_all_samples_each_once():
     settings = Settings(drafts=3, max_tokens=4)
     request = DecodingRequest([1, 2], never)
-    runs = list(sampled_drafts(TinyModel(7), request, settings, lambda: None, 6))
+    runs = list(sampled_drafts(TinyModel(7), request, settings, nothing, 6))
     found = nucleus_superposed(TinyModel(7), request, settings, samples=6)
     scores = {draft.ids: draft.score for run in runs for draft in run.best}
     assert len(scores) < 18  # some were found by two samples
@@ -65,7 +67,7 @@ def test_the_best_are_the_best_of_all_samples_each_once():
 
 
 def test_first_tokens_are_drawn_from_the_nucleus_and_spell_what_is_typed():
-    free = sampled_drafts(TinyModel(4), DecodingRequest([1], never), Settings(max_tokens=1), lambda: None, 60)
+    free = sampled_drafts(TinyModel(4), DecodingRequest([1], never), Settings(max_tokens=1), nothing, 60)
     p = np.exp(log_softmax(TinyModel(4).prefill([1]) / 0.6))
     order = np.argsort(-p)
     kept = set(order[: int(np.searchsorted(np.cumsum(p[order]), TOP_P)) + 1].tolist())

@@ -8,8 +8,8 @@ tokens of web pages; files of code begin with imports, so passages are drawn fro
   favours greedy and beam most of all.
 - Facts and coverage (table 2, figures 8 to 11): whether a draft is what really follows, of so many drafts, and of
   so many samples, each a pass per token.
-- Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam search
-  finds k drafts. Their last tokens are superposed on a cache of superposed positions; each beam reads its own.
+- Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam
+  search finds k drafts. Their last tokens are superposed on a cache of superposed positions; each reads its own.
 
 Dimensions: N passages, K drafts, S timesteps, T tokens, V vocabulary.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -18,10 +19,9 @@ from spd_lsp.decoding.superposed import (
     DecodingResult,
     Draft,
     Model,
-    ngram_histories,
+    expand,
     rank_drafts,
     run_passes,
-    score_logits,
     superposed_passes,
 )
 from spd_lsp.models.logits import log_softmax
@@ -57,28 +57,27 @@ def sampled_drafts(
     """
     rng = seeded(request.prompt)
     nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
-    ngrams = request.interpolation if settings.interpolation == "linear" else None
+    beginning = without_first_ngrams(request, settings)
 
-    def first(logits: Floats) -> Iterable[Draft]:
-        histories = ngram_histories(request, [Draft((), 0.0)])
-        ids, (log_p,) = score_logits(logits, histories, ngrams, nucleus, request.allowed(()))
-        place = draw(log_p, rng)
-        return [Draft((int(ids[place]),), float(log_p[place]))]
+    def first(logits: Floats) -> list[Draft]:
+        return [draw(expand(logits, [Draft((), 0.0)], beginning, nucleus), rng)]
 
+    kept = partial(draw, rng=rng, top_p=1.0)
     for _ in range(samples):
-        yield run_passes(model, superposed_passes(request, settings, first=first, kept=_by_score(rng)), check)
+        yield run_passes(model, superposed_passes(request, settings, first=first, kept=kept), check)
 
 
 def sampled_resets(
     model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None] = lambda: None
 ) -> DecodingResult:
     """Superposed drafts whose resets go on from a draft that is drawn by its probability."""
-    kept = _by_score(seeded(request.prompt))
+    kept = partial(draw, rng=seeded(request.prompt), top_p=1.0)
     return run_passes(model, superposed_passes(request, settings, kept=kept), check)
 
 
-def _by_score(rng: np.random.Generator) -> Callable[[Sequence[Draft]], Draft]:
-    return lambda live: live[draw(np.array([draft.score for draft in live]), rng, top_p=1.0)]
+def without_first_ngrams(request: DecodingRequest, settings: Settings) -> DecodingRequest:
+    """The request as it is for the first token, which by the paper's formula asks no n-grams (section 3.1)."""
+    return replace(request, interpolation=None) if settings.interpolation == "paper" else request
 
 
 def seeded(prompt: Sequence[int]) -> np.random.Generator:
@@ -86,12 +85,12 @@ def seeded(prompt: Sequence[int]) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
 
 
-def draw(log_p: Floats, rng: np.random.Generator, top_p: float = TOP_P) -> int:
-    """Draw one of the fewest indices that hold `top_p`; `log_p` [C] in any order, up to a constant.
+def draw(options: Iterable[Draft], rng: np.random.Generator, top_p: float = TOP_P) -> Draft:
+    """Draw by probability, from the fewest drafts that hold `top_p` of that of all.
 
-    Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
+    Example: p (.6, .05, .35) -> the first or the last, with .63 and .37.
     """
-    order = np.argsort(-log_p, kind="stable")
-    mass = np.cumsum(np.exp(log_softmax(log_p[order])))
+    ranked = sorted(options, key=lambda draft: -draft.score)
+    mass = np.cumsum(np.exp(log_softmax(np.array([draft.score for draft in ranked]))))
     kept = mass[: np.searchsorted(mass, top_p) + 1]
-    return int(order[np.searchsorted(kept, rng.random() * kept[-1], side="right")])
+    return ranked[int(np.searchsorted(kept, rng.random() * kept[-1], side="right"))]

@@ -163,7 +163,7 @@ def superposed_passes(
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
     options = first(logits) if first else first_drafts(logits, request, settings, width)
-    live, ended = _select_drafts(options, request, settings, width)
+    live, ended = select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
     passes, rows = 1, 0
@@ -177,7 +177,7 @@ def superposed_passes(
             logits = yield NextPass([draft.ids[-1] for draft in live], _superposition_weights(live))
         passes += 1
         intermediate += live
-        live, ended = _select_drafts(expand(logits, live, request, settings), request, settings, width)
+        live, ended = select_drafts(expand(logits, live, request, settings), request, settings, width)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
@@ -326,7 +326,7 @@ def _best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) ->
             yield Draft((*live[row].ids, tokens[column]), score)
 
 
-def _select_drafts(
+def select_drafts(
     options: Iterable[Draft], request: DecodingRequest, settings: Settings, width: int = 0
 ) -> tuple[list[Draft], list[Draft]]:
     """Split options, best first, into the best `width` (0: k) that continue, and finished ones met before them.

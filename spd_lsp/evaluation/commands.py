@@ -258,7 +258,7 @@ def paper(
     Passages are drawn from one file of REPO in six, n-grams from the others. The model judges its own drafts.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.evaluation.paper import PARTS, paper_report, read_passages
+    from spd_lsp.evaluation.paper import PARTS, paper_tables, read_passages
     from spd_lsp.models.checkpoint.hub import locate
     from spd_lsp.models.load import load
 
@@ -267,10 +267,11 @@ def paper(
     folder = locate(model, print_status)
     passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"], prose=prose)
     engine = load(folder, device, print_status)
-    with progress() as report:
-        tables = paper_report(engine, passages, numbers["drafts"], parts or tuple(PARTS), report)
     files = len({passage.group for passage in passages})
-    click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}\n\n{tables}")
+    click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}")
+    with progress() as report:
+        for table in paper_tables(engine, passages, numbers["drafts"], parts or tuple(PARTS), report):
+            click.echo(f"\n{table}")
 
 
 @click.command(epilog="\b\nExamples:\n  spd-lsp bench -k 3\n  spd-lsp bench --typing app.py --keys 200")

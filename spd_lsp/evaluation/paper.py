@@ -149,10 +149,10 @@ def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, e
         yield Passage((name, file), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture)
 
 
-def paper_report(
+def paper_tables(
     engine: Engine, passages: Sequence[Passage], k: int, parts: Sequence[str], report: ReportProgress
-) -> str:
-    """The chosen tables of PARTS."""
+) -> Iterator[str]:
+    """Yield the chosen tables of PARTS."""
     measures: dict[str, tuple[Sequence[str], Measure, Callable[[Interval], str]]] = {
         "perplexity": (_ranks(k), partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
         "orders": (_ranks(k), partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
@@ -161,19 +161,17 @@ def paper_report(
         "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
         "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
     }
-    tables = []
     for part in parts:
         head, measure, show = measures[part]
         measured = []
-        for number, passage in enumerate(passages, 1):
-            measured.append(measure(passage))
+        for number, passage in enumerate(passages):
             report(part, number, len(passages))
+            measured.append(measure(passage))
         rows = [[PARTS[part], *head]]
         for name in measured[0]:
             found = mean_intervals([one[name] for one in measured], [passage.group for passage in passages])
             rows.append([name, *("" if np.isnan(one.mean) else show(one) for one in found)])
-        tables.append(markdown_table(rows))
-    return "\n\n".join(tables)
+        yield markdown_table(rows)
 
 
 def _ranks(k: int) -> list[str]:

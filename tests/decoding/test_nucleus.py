@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.nucleus import TOP_P, draw, nucleus_superposed, sampled_drafts, sampled_resets
-from spd_lsp.decoding.superposed import DecodingRequest, superpose
+from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel, spelled
@@ -92,10 +92,10 @@ def test_a_drawn_reset_goes_on_from_one_draft_not_always_the_best():
 
 def test_draw_keeps_to_the_fewest_that_hold_the_mass():
     random = np.random.default_rng(1)
-    log_p = np.log([0.6, 0.05, 0.35])
-    drawn = [draw(log_p, random) for _ in range(2000)]
+    options = [Draft((n,), float(np.log(p))) for n, p in enumerate([0.6, 0.05, 0.35])]
+    drawn = [draw(options, random).ids[0] for _ in range(2000)]
     assert TOP_P < 0.95
     assert set(drawn) == {0, 2}
     assert drawn.count(0) / 2000 == pytest.approx(0.6 / 0.95, abs=0.05)
-    everything = [draw(log_p, random, top_p=1.0) for _ in range(2000)]
+    everything = [draw(options, random, top_p=1.0).ids[0] for _ in range(2000)]
     assert everything.count(1) / 2000 == pytest.approx(0.05, abs=0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,18 @@ _MAX_DRAFTS = 16
 _OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
 
-@click.group("eval")
+_repositories = click.argument(
+    "repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+_drafts = click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, help="Number of drafts.")
+
+
+def _max_tokens(default: int) -> Callable[[Any], Any]:
+    kind = click.IntRange(1, 512)
+    return click.option("--max-tokens", type=kind, default=default, help="Maximum length of a draft, in tokens.")
+
+
+@click.group("eval", context_settings={"show_default": True})
 def evaluate() -> None:
     """Measure the quality of completions.
 
@@ -30,20 +42,13 @@ def evaluate() -> None:
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval quality ~/code/*/ --examples 200")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_repositories
 @model_options
-@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1, 512),
-    default=24,
-    show_default=True,
-    help="Maximum length of a draft, in tokens.",
-)
+@_drafts
+@_max_tokens(24)
 @click.option(
     "--arms",
     default=_ARMS,
-    show_default=True,
     metavar="A,B,...",
     help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file. "
     "VALUE/VALUE tries both.",
@@ -51,14 +56,12 @@ def evaluate() -> None:
 @click.option(
     "--priors",
     default="repository+file,none",
-    show_default=True,
     metavar="P,Q,...",
     help="Sources of n-grams for arms without @: none, file, repository, repository+file.",
 )
 @click.option(
     "--against",
     default="greedy,nucleus,beam",
-    show_default=True,
     metavar="A,B,...",
     help="Baselines of the paired comparisons. They use the same prior unless @ names one.",
 )
@@ -66,28 +69,10 @@ def evaluate() -> None:
 @click.option(
     "--primary", is_flag=True, help="Use only examples at the start of a line or after a trigger such as a dot."
 )
-@click.option(
-    "--files",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    help="Maximum number of files per package.",
-)
-@click.option(
-    "--language",
-    multiple=True,
-    default=("python",),
-    show_default=True,
-    help="Language of the tested files. Repeatable.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the examples.")
-@click.option(
-    "--typed",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    help="Number of lines to type key by key.",
-)
+@click.option("--files", type=click.IntRange(min=1), default=25, help="Maximum number of files per package.")
+@click.option("--language", multiple=True, default=("python",), help="Language of the tested files. Repeatable.")
+@click.option("--seed", type=int, default=0, help="Random seed of the examples.")
+@click.option("--typed", type=click.IntRange(min=0), default=100, help="Number of lines to type key by key.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -147,7 +132,6 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
 @click.option(
     "--arms",
     default="superposed@repository+file,superposed@none",
-    show_default=True,
     metavar="A,B,...",
     help="Arms whose candidates are used.",
 )
@@ -166,14 +150,8 @@ def confidence(results: Path, arms: str) -> None:
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval edits ~/code/*/")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--commits",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    help="Number of newest commits per repository.",
-)
+@_repositories
+@click.option("--commits", type=click.IntRange(min=1), default=60, help="Number of newest commits per repository.")
 def edits(repos: tuple[Path, ...], commits: int) -> None:
     """Measure next edits on git history.
 
@@ -189,23 +167,16 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options
-@click.option("-k", "drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1, 512),
-    default=64,
-    show_default=True,
-    help="Maximum length of a draft, in tokens.",
-)
+@_drafts
+@_max_tokens(64)
 @click.option(
     "--arms",
     default="best-first-alone,uncopied,greedy,beam",
-    show_default=True,
     metavar="A,B,...",
     help="Decoders to compare, as for `eval quality`.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of --limit.")
+@click.option("--seed", type=int, default=0, help="Random seed of --limit.")
 @click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
 def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code: bool, **options: Any) -> None:
     """Fill gaps in programs and run their tests.
@@ -236,12 +207,10 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval paper ~/code/*/ --part coverage")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_repositories
 @model_options
-@click.option("-k", "drafts", default=3, show_default=True, type=click.IntRange(2, 9), help="Number of drafts.")
-@click.option(
-    "--examples", default=40, show_default=True, help="Maximum number of held-out passages per repository."
-)
+@_drafts
+@click.option("--examples", default=40, help="Maximum number of held-out passages per repository.")
 @click.option("--prose", is_flag=True, help="Use documentation (.md, .rst, .txt, METADATA) instead of Python.")
 @click.option(
     "--part",

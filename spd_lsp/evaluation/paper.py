@@ -90,7 +90,7 @@ PARTS = {  # of the report, with the heads of their tables
     "coverage": f"the next {_FACT} tokens (figures 8 to 11)",
     "linearity": "linearity (figure 3)",
 }
-Measure = Callable[["Passage"], Mapping[str, Floats]]
+_Measure = Callable[["Passage"], Mapping[str, Floats]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,7 @@ def read_passages(
     `examples`: how many of each repository.
     """
     if prose:
-        paths = [(repo.parent, path) for repo in repos for path in sorted(repo.rglob("*"))]
-        chosen = [(folder, path) for folder, path in paths if {path.name, path.suffix} & _PROSE and path.is_file()]
-        read = [(path.relative_to(folder).as_posix(), _read_prose(path)) for folder, path in chosen]
-        texts = {"prose": [(name, text) for name, text in read if text]}
+        texts = {"prose": [file for repo in repos for file in _read_prose(repo)]}
         examples *= len(repos)
     else:
         texts = {
@@ -124,12 +121,13 @@ def read_passages(
     return [passage for name, files in texts.items() for passage in _of_files(name, files, tokens, examples)]
 
 
-def _read_prose(path: Path) -> str:
-    """A text without the headers of METADATA, and nothing of a licence."""
-    if "licen" in path.as_posix().lower():
-        return ""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return text.partition("\n\n")[2] if path.name == "METADATA" else text
+def _read_prose(folder: Path) -> Iterator[tuple[str, str]]:
+    """The names and texts of documentation, without the headers of METADATA, and without licences."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder.parent).as_posix()
+        if {path.name, path.suffix} & _PROSE and "licen" not in name.lower() and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield name, text.partition("\n\n")[2] if path.name == "METADATA" else text
 
 
 def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, examples: int) -> Iterator[Passage]:
@@ -153,10 +151,11 @@ def paper_tables(
     engine: Engine, passages: Sequence[Passage], k: int, parts: Sequence[str], report: ReportProgress
 ) -> Iterator[str]:
     """Yield the chosen tables of PARTS."""
-    measures: dict[str, tuple[Sequence[str], Measure, Callable[[Interval], str]]] = {
-        "perplexity": (_ranks(k), partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
-        "orders": (_ranks(k), partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
-        "resets": (_ranks(k), partial(_perplexities, engine, _RESETS, k, _LONG), "{:.2f}".format),
+    ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
+    measures: dict[str, tuple[Sequence[str], _Measure, Callable[[Interval], str]]] = {
+        "perplexity": (ranks, partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
+        "orders": (ranks, partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
+        "resets": (ranks, partial(_perplexities, engine, _RESETS, k, _LONG), "{:.2f}".format),
         "facts": ([f"P@{n + 1}, %" for n in range(k)], partial(_precisions, engine, k), percent),
         "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
         "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
@@ -172,10 +171,6 @@ def paper_tables(
             found = mean_intervals([one[name] for one in measured], [passage.group for passage in passages])
             rows.append([name, *("" if np.isnan(one.mean) else show(one) for one in found)])
         yield markdown_table(rows)
-
-
-def _ranks(k: int) -> list[str]:
-    return [*(f"draft {rank + 1}" for rank in range(k)), "best"]
 
 
 def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: int) -> list[tuple[int, ...]]:

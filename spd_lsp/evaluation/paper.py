@@ -256,12 +256,11 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
     mixture, KL, in nats.
     """
     # 1. Read the prompt once; the k likeliest tokens begin the beams, a row of a cache each.
-    log_p = log_softmax(engine.prefill(prompt) / tau)  # [V]
-    last = top(log_p, k)
-    scores = log_p[last]  # [K]
+    before = engine.prefill(prompt)  # [V]
+    last = top(before, k)
+    scores = log_softmax(before / tau)[last]  # [K]
     superposed = engine.prompts[-1].cache.fork(len(prompt))
     beams, parents = engine.prompts[-1].cache.fork(len(prompt)), np.zeros(k, int)
-    before = log_p
     found = []
     for _ in range(steps):
         # 2. Read the superposed token, and every beam's own.

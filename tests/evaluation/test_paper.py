@@ -137,7 +137,8 @@ def test_superposed_logits_are_compared_with_those_of_each_draft(tokens: ModelTo
     found = trace_passage(model, prompt, 3, 4, 1.0)
     assert found.shape == (4, 3)
     assert (found[:, :2] <= 1 + 1e-5).all() and (found[:, 2] > 1e-3).all()
-    log_p = log_softmax(model.prefill(prompt))
+    before = model.prefill(prompt)
+    log_p = log_softmax(before)
     last = np.argsort(-log_p)[:3]
     gamma = np.exp(log_p[last]) / np.exp(log_p[last]).sum()
     mixed = model.step(last.tolist(), gamma)
@@ -148,4 +149,5 @@ def test_superposed_logits_are_compared_with_those_of_each_draft(tokens: ModelTo
         p * (np.log(p) - q) for p, q in zip(gamma @ np.exp(log_softmax(own)), log_softmax(mixed), strict=True)
     )
     assert found[0, 0] == pytest.approx(cosine, abs=0.01)
+    assert found[0, 1] == pytest.approx(mixed @ before / np.sqrt((mixed @ mixed) * (before @ before)), abs=0.01)
     assert found[0, 2] == pytest.approx(kl, abs=0.05)

@@ -1,7 +1,7 @@
-"""Nucleus sampling within Superposed Decoding: what is drawn looks far, what is superposed looks near it.
+"""Nucleus sampling with Superposed Decoding: samples that differ from their first token on, with k drafts each.
 
-Samples cost a pass per token each, whatever k is; k drafts of each cover more for the same passes (the paper's
-"universal coverage gains"). Resets may also go on from a draft that is drawn, instead of the best.
+A sample costs a pass per token, whatever k is. Resets may also go on from a draft that is drawn, instead of the
+best.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def nucleus_superposed(
 def sampled_drafts(
     model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None], samples: int
 ) -> Iterable[DecodingResult]:
-    """Yield k drafts of each sample: its first token is drawn, as often as its score says; the rest superposed.
+    """Yield k drafts of each sample: the first token is drawn from the nucleus, and what follows is superposed.
 
     The prompt counts as a pass of each sample, as if it were not cached. Resets go on from a draft that is drawn.
     """

@@ -39,7 +39,6 @@ _PADDING = (-1,) * _MAX_CONTEXT  # before the start of a text
 _EXPANSION_CHUNK = 40  # options taken out of NumPy at once: one by one is slow, all at once is wasted
 
 TextOf = Callable[[tuple[int, ...]], Hashable]  # what a user sees of a draft
-FirstDrafts = Callable[[Floats], "Iterable[Draft]"]  # of the prompt's logits [V]
 AllowedAfter = Callable[[tuple[int, ...]], Ids | None]  # the ids that may continue a draft; None: any
 
 
@@ -151,13 +150,13 @@ def superposed_passes(
     settings: Settings,
     width: int = 0,
     *,
-    first: FirstDrafts | None = None,
+    first: Callable[[Floats], Iterable[Draft]] | None = None,
     kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
 ) -> Decoding:
     """Superposed Decoding itself, whoever computes the passes.
 
-    `first` begins the drafts, given the logits of the prompt; `kept` chooses the draft, of the best first, that a
-    reset goes on from. What is chosen otherwise than by the default is drawn: see `nucleus.py`.
+    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses the one of them, which come best first,
+    that a reset goes on from. `nucleus.py` draws both.
     """
     k = settings.drafts
     ranking = settings.ranking

@@ -155,8 +155,8 @@ def superposed_passes(
 ) -> Decoding:
     """Superposed Decoding itself, whoever computes the passes.
 
-    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses the one of them, which come best first,
-    that a reset goes on from. `nucleus.py` draws both.
+    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses which of them, that come best first, a
+    reset goes on from. `nucleus.py` draws both.
     """
     k = settings.drafts
     ranking = settings.ranking

@@ -225,13 +225,13 @@ def _expand_alike(
     logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
     """Yield the continuations of drafts that the same ids may follow."""
-    histories = ngram_histories(request, live)  # [K, 8]
+    histories = _ngram_histories(request, live)  # [K, 8]
     is_first = not live[0].ids
-    ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
+    ids, log_p_f = _score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
     return _best_expansions(live, ids, log_p_f)
 
 
-def score_logits(
+def _score_logits(
     logits: Floats,
     histories: Ids,
     interpolation: Interpolation | None,
@@ -301,7 +301,7 @@ def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
     return kept
 
 
-def ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
+def _ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
     """Return the last tokens of each draft and the text before it, padded with -1. -> [K, 8]"""
     before = (*_PADDING, *request.history)
     return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)

@@ -21,7 +21,6 @@ _ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
 _MAX_DRAFTS = 16
 _OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
-
 _repositories = click.argument(
     "repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )

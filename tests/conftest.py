@@ -45,7 +45,7 @@ class TinyModel:
         self.states = [self.state]  # of the rows of a batch
         self.prompt: list[int] = []
         self.passes = 0
-        self.rows = 0
+        self.rows = self.steps = 0
         self.max_positions = 512
         self.second_row_is_free = False
         self.forks_are_free = False
@@ -66,6 +66,7 @@ class TinyModel:
 
     def step(self, ids: Sequence[int], weights: np.ndarray, wanted: object = None) -> np.ndarray:
         self.passes += 1
+        self.steps += 1
         return self.read(np.asarray(weights) @ self.embedding[list(ids)])
 
     def step_rows(self, rows: Sequence[tuple[Sequence[int], np.ndarray]], parents: Sequence[int]) -> np.ndarray:

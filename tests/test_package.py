@@ -75,7 +75,7 @@ def test_the_wheel_leaves_out_what_only_contributors_run(wheel):
     assert "spd_lsp/evaluation/quality/run.py" in names
 
 
-@pytest.mark.parametrize("command", [["ngrams", "why"], ["eval", "quality"], ["eval", "linearity"], ["bench"]])
+@pytest.mark.parametrize("command", [["ngrams", "why"], ["eval", "quality"], ["eval", "paper"], ["bench"]])
 def test_the_commands_are_complete_without_it(installed, command):
     done = installed(*command, "--help")
     assert done.returncode == 0, done.stderr

@@ -23,6 +23,7 @@ import heapq
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -126,7 +127,11 @@ def superpose(
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    decoding = superposed_passes(request, settings, width)
+    return run_passes(model, superposed_passes(request, settings, width), check)
+
+
+def run_passes(model: Model, decoding: Decoding, check: Callable[[], None]) -> DecodingResult:
+    """Compute the passes of a decoding one by one."""
     wanted, result = advance(decoding, None)
     while result is None:
         assert wanted is not None
@@ -147,30 +152,44 @@ def advance(
         return None, done.value
 
 
-def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
-    """Superposed Decoding itself, whoever computes the passes."""
+def superposed_passes(
+    request: DecodingRequest,
+    settings: Settings,
+    width: int = 0,
+    *,
+    first: Callable[[Floats], Iterable[Draft]] | None = None,
+    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
+) -> Decoding:
+    """Superposed Decoding itself, whoever computes the passes.
+
+    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses which of them, that come best first, a
+    reset goes on from. `nucleus.py` draws both.
+    """
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
     assert isinstance(logits, np.ndarray), "nothing was selected of a prompt's logits"
-    live, ended = _select_drafts(first_drafts(logits, request, settings, width), request, settings, width)
+    options = first(logits) if first else first_drafts(logits, request, settings, width)
+    live, ended = select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
-    passes = 1
+    passes, rows = 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = live[:1]  # section 5.3: the best draft continues alone, from a cache of its own tokens
+            live = [kept(live)]  # section 5.3: one draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
+            rows += passes
         else:
+            rows += 1
             ids = [draft.ids[-1] for draft in live]
             logits = yield NextPass(ids, _superposition_weights(live), wanted_after(live, request, settings))
         passes += 1
         intermediate += live
-        live, ended = _select_drafts(expand(logits, live, request, settings), request, settings, width)
+        live, ended = select_drafts(expand(logits, live, request, settings), request, settings, width)
         finished = rank_drafts([*finished, *ended], ranking, request.text_of)
     best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
     longest = max(len(draft.ids) for draft in [*finished, *live])
-    return DecodingResult(best, passes, longest, rows=passes - 1, spare=finished[k:], intermediate=intermediate)
+    return DecodingResult(best, passes, longest, rows=rows, spare=finished[k:], intermediate=intermediate)
 
 
 def first_drafts(logits: Floats, request: DecodingRequest, settings: Settings, width: int = 0) -> Iterator[Draft]:
@@ -203,7 +222,7 @@ def wanted_after(live: Sequence[Draft], request: DecodingRequest, settings: Sett
     wanted = Wanted(settings.candidates, settings.temperature)
     if (ngrams := request.interpolation) is None or settings.interpolation != "linear":
         return wanted
-    return wanted._replace(asked=lambda: ngrams.successors(ngram_histories(request, live), settings.candidates))
+    return wanted._replace(asked=lambda: ngrams.successors(_ngram_histories(request, live), settings.candidates))
 
 
 def expand(
@@ -231,13 +250,13 @@ def _expand_alike(
     settings: Settings,
 ) -> Iterator[Draft]:
     """Yield the continuations of drafts that the same ids may follow."""
-    histories = ngram_histories(request, live)  # [K, 8]
+    histories = _ngram_histories(request, live)  # [K, 8]
     is_first = not live[0].ids
-    ids, log_p_f = score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
+    ids, log_p_f = _score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
     return _best_expansions(live, ids, log_p_f)
 
 
-def score_logits(
+def _score_logits(
     logits: Floats | Shortlist,
     histories: Ids,
     interpolation: Interpolation | None,
@@ -311,7 +330,7 @@ def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
     return kept
 
 
-def ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
+def _ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
     """Return the last tokens of each draft and the text before it, padded with -1. -> [K, 8]"""
     before = (*_PADDING, *request.history)
     return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)
@@ -335,7 +354,7 @@ def _best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) ->
             yield Draft((*live[row].ids, tokens[column]), score)
 
 
-def _select_drafts(
+def select_drafts(
     options: Iterable[Draft], request: DecodingRequest, settings: Settings, width: int = 0
 ) -> tuple[list[Draft], list[Draft]]:
     """Split options, best first, into the best `width` (0: k) that continue, and finished ones met before them.

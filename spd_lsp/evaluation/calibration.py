@@ -59,24 +59,23 @@ def _factors(score: float, match: Sequence[int] | None) -> list[float]:
     return [1.0, math.log(p), -math.log(1 - p), *of_match]
 
 
-def fit_logistic(x: F64, right: F64, counts: F64 | float = 1.0, penalty: float = _PENALTY) -> F64:
-    """Maximise the likelihood by Newton's method; `counts` says how much each row counts."""
+def fit_logistic(x: F64, right: F64) -> F64:
+    """Maximise the likelihood by Newton's method."""
+
+    def objective(weights: F64) -> float:
+        z = x @ weights
+        return float((np.logaddexp(0, z) - right * z).sum() + _PENALTY / 2 * weights @ weights)
+
     weights = np.zeros(x.shape[1])
     for _ in range(_STEPS):
         q = _logistic(x @ weights)
-        gradient = x.T @ (counts * (q - right)) + penalty * weights
-        hessian = (x * (counts * q * (1 - q))[:, None]).T @ x + penalty * np.eye(len(weights))
+        gradient = x.T @ (q - right) + _PENALTY * weights
+        hessian = (x * (q * (1 - q))[:, None]).T @ x + _PENALTY * np.eye(len(weights))
         step = np.linalg.solve(hessian, gradient)
-        before = _objective(x, right, weights, counts, penalty)
-        while _objective(x, right, weights - step, counts, penalty) > before and np.abs(step).max() > 1e-9:
+        while objective(weights - step) > objective(weights) and np.abs(step).max() > 1e-9:
             step /= 2
         weights = weights - step
     return weights
-
-
-def _objective(x: F64, right: F64, weights: F64, counts: F64 | float, penalty: float) -> float:
-    z = x @ weights
-    return float((counts * (np.logaddexp(0, z) - right * z)).sum() + penalty / 2 * weights @ weights)
 
 
 def _logistic(z: F64) -> F64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,18 @@ _ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
 _MAX_DRAFTS = 16
 _OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
+_repositories = click.argument(
+    "repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+_drafts = click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, help="Number of drafts.")
 
-@click.group("eval")
+
+def _max_tokens(default: int) -> Callable[[Any], Any]:
+    kind = click.IntRange(1, 512)
+    return click.option("--max-tokens", type=kind, default=default, help="Maximum length of a draft, in tokens.")
+
+
+@click.group("eval", context_settings={"show_default": True})
 def evaluate() -> None:
     """Measure the quality of completions.
 
@@ -29,20 +40,13 @@ def evaluate() -> None:
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval quality ~/code/*/ --examples 200")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_repositories
 @model_options
-@click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1, 512),
-    default=24,
-    show_default=True,
-    help="Maximum length of a draft, in tokens.",
-)
+@_drafts
+@_max_tokens(24)
 @click.option(
     "--arms",
     default=_ARMS,
-    show_default=True,
     metavar="A,B,...",
     help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file. "
     "VALUE/VALUE tries both.",
@@ -50,14 +54,12 @@ def evaluate() -> None:
 @click.option(
     "--priors",
     default="repository+file,none",
-    show_default=True,
     metavar="P,Q,...",
     help="Sources of n-grams for arms without @: none, file, repository, repository+file.",
 )
 @click.option(
     "--against",
     default="greedy,nucleus,beam",
-    show_default=True,
     metavar="A,B,...",
     help="Baselines of the paired comparisons. They use the same prior unless @ names one.",
 )
@@ -65,28 +67,10 @@ def evaluate() -> None:
 @click.option(
     "--primary", is_flag=True, help="Use only examples at the start of a line or after a trigger such as a dot."
 )
-@click.option(
-    "--files",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    help="Maximum number of files per package.",
-)
-@click.option(
-    "--language",
-    multiple=True,
-    default=("python",),
-    show_default=True,
-    help="Language of the tested files. Repeatable.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the examples.")
-@click.option(
-    "--typed",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    help="Number of lines to type key by key.",
-)
+@click.option("--files", type=click.IntRange(min=1), default=25, help="Maximum number of files per package.")
+@click.option("--language", multiple=True, default=("python",), help="Language of the tested files. Repeatable.")
+@click.option("--seed", type=int, default=0, help="Random seed of the examples.")
+@click.option("--typed", type=click.IntRange(min=0), default=100, help="Number of lines to type key by key.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -146,7 +130,6 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
 @click.option(
     "--arms",
     default="superposed@repository+file,superposed@none",
-    show_default=True,
     metavar="A,B,...",
     help="Arms whose candidates are used.",
 )
@@ -165,14 +148,8 @@ def confidence(results: Path, arms: str) -> None:
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval edits ~/code/*/")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--commits",
-    type=click.IntRange(min=1),
-    default=60,
-    show_default=True,
-    help="Number of newest commits per repository.",
-)
+@_repositories
+@click.option("--commits", type=click.IntRange(min=1), default=60, help="Number of newest commits per repository.")
 def edits(repos: tuple[Path, ...], commits: int) -> None:
     """Measure next edits on git history.
 
@@ -188,23 +165,16 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options
-@click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, show_default=True, help="Number of drafts.")
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1, 512),
-    default=64,
-    show_default=True,
-    help="Maximum length of a draft, in tokens.",
-)
+@_drafts
+@_max_tokens(64)
 @click.option(
     "--arms",
     default="best-first-alone,uncopied,greedy,beam",
-    show_default=True,
     metavar="A,B,...",
     help="Decoders to compare, as for `eval quality`.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Random seed of --limit.")
+@click.option("--seed", type=int, default=0, help="Random seed of --limit.")
 @click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
 def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code: bool, **options: Any) -> None:
     """Fill gaps in programs and run their tests.
@@ -234,40 +204,41 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
     click.echo(infilling_report(records, asked, options["drafts"]))
 
 
-_passages = click.option(
-    "--examples", default=40, show_default=True, help="Number of held-out passages per repository."
+@evaluate.command(epilog="\b\nExample: spd-lsp eval paper ~/code/*/ --part coverage")
+@_repositories
+@model_options
+@_drafts
+@click.option("--examples", default=40, help="Maximum number of held-out passages per repository.")
+@click.option("--prose", is_flag=True, help="Use documentation (.md, .rst, .txt, METADATA) instead of Python.")
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    metavar="PART",
+    help="Only this: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
 )
+def paper(
+    repos: tuple[Path, ...], model: str, device: str, prose: bool, parts: tuple[str, ...], **numbers: int
+) -> None:
+    """Repeat the experiments of the paper on Superposed Decoding.
 
-
-@evaluate.command()
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@model_options
-@click.option("-k", "--drafts", default=3, show_default=True, type=click.IntRange(2, 16), help="Number of drafts.")
-@_passages
-def linearity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
-    """Measure how linear a model is in its input.
-
-    This is figure 3 of the paper. The command prints the cosine between a superposed run and its
-    separate drafts. M must be a Hugging Face folder.
+    Passages are drawn from one file of REPO in six, n-grams from the others. The model judges its own drafts.
     """
-    from spd_lsp.evaluation.paper import linearity_table
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.evaluation.paper import PARTS, paper_tables, read_passages
+    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.load import load
 
-    click.echo(linearity_table(repos, model, device, drafts, examples))
-
-
-@evaluate.command()
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@model_options
-@click.option("-k", "--drafts", default=3, show_default=True, type=click.IntRange(1, 16), help="Number of drafts.")
-@_passages
-def perplexity(repos: tuple[Path, ...], model: str, device: str, drafts: int, examples: int) -> None:
-    """Measure the perplexity of drafts by rank.
-
-    These are tables 1 and 3 of the paper. The baselines are nucleus sampling, greedy decoding and beam search.
-    """
-    from spd_lsp.evaluation.paper import perplexity_table
-
-    click.echo(perplexity_table(repos, model, device, drafts, examples))
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise UserError(f"--part takes {', '.join(PARTS)}, not {unknown[0]!r}")
+    folder = locate(model, print_status)
+    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"], prose=prose)
+    engine = load(folder, device, print_status)
+    files = len({passage.group for passage in passages})
+    click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}")
+    with progress() as report:
+        for table in paper_tables(engine, passages, numbers["drafts"], parts or tuple(PARTS), report):
+            click.echo(f"\n{table}")
 
 
 @click.command(epilog="\b\nExamples:\n  spd-lsp bench -k 3\n  spd-lsp bench --typing app.py --keys 200")

@@ -1,42 +1,35 @@
-"""All decoders by name: the two of the product and their baselines, beam search and nucleus sampling.
+"""All decoders by name: those of the product, the paper's with nucleus sampling, and their baselines.
 
-All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass `superposed`
-reads one position per stream, `greedy` and `best-first` one, the others one per unfinished draft, as rows of a
+All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass those of the
+product, and what is superposed, read one position; beam search and samples one per unfinished draft, as rows of a
 batch.
-
-Dimensions: N rows, C candidate tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
+from spd_lsp.decoding.nucleus import draw, nucleus_superposed, sampled_resets, seeded, without_first_ngrams
 from spd_lsp.decoding.superposed import (
-    OPTIONS_PER_DRAFT,
     DecodingRequest,
     DecodingResult,
     Draft,
     Model,
-    ngram_histories,
+    expand,
+    is_done,
     rank_drafts,
-    ranking_score,
-    score_logits,
+    select_drafts,
     superpose,
 )
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-_TokenOptions = tuple[Ids, Floats]  # tokens and their log p_f, each [N, C]; -inf for what cannot follow
-
-TOP_P = 0.9  # samples are drawn from the fewest tokens that hold it, as in the paper
 _EMPTY_DRAFT = Draft((), 0.0)
 _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
@@ -44,145 +37,79 @@ _WHOLE = np.ones(1)  # a row's token is not mixed with others
 class _DraftBatch:
     """The drafts of one prompt as rows of a batch, and their cost."""
 
-    def __init__(self, model: Model, start: DecodingRequest, settings: Settings, check: Check) -> None:
+    def __init__(self, model: Model, request: DecodingRequest, settings: Settings, check: Check) -> None:
         self.model = model
-        self.start = start
+        self.request = request
         self.settings = settings
         self.check = check
-        self.passes = 0
-        self.rows = 0  # positions read after the prompt
+        self.rows: dict[tuple[int, ...], int] = {(): 0}  # of the drafts of the last pass
+        self.passes = self.positions = 0  # positions after the prompt
 
-    def prefill(self) -> _TokenOptions:
-        """Read the prompt, which is one row for all drafts. -> [1, C]"""
+    def prefill(self) -> list[Draft]:
+        """Read the prompt, which is one row for all drafts. -> the first tokens, best first"""
         self.check()
-        logits = self.model.prefill(self.start.prompt, self.check)
+        logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
-        return self._options(logits[None], [_EMPTY_DRAFT])
+        request = without_first_ngrams(self.request, self.settings)
+        return list(expand(logits, [_EMPTY_DRAFT], request, self.settings))
 
-    def step(self, live: Sequence[Draft], parents: Sequence[int]) -> _TokenOptions:
-        """Read the last token of each draft, which extends row parents[i] of the step before. -> [N, C]"""
+    def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
+        """Read the last token of each draft. -> what continues each by its own logits, best first"""
         self.check()
-        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)
+        parents = [self.rows[draft.ids[:-1]] for draft in live]
+        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)  # [N, V]
+        self.rows = {draft.ids: row for row, draft in enumerate(live)}
         self.passes += 1
-        self.rows += len(live)
-        return self._options(logits, live)
-
-    def _options(self, logits: Floats, live: Sequence[Draft]) -> _TokenOptions:
-        """The options of each draft by its own logits [N, V], scored as for superposed drafts."""
-        histories = ngram_histories(self.start, live)  # [N, H]
-        is_first = not live[0].ids
-        ngrams = self.start.interpolation
-        if is_first and self.settings.interpolation == "paper":  # whose first token asks no n-grams (section 3.1)
-            ngrams = None
-        rows = [
-            score_logits(
-                logits[i], histories[i : i + 1], ngrams, self.settings, self.start.allowed(draft.ids),
-                is_first=is_first,
-            )
-            for i, draft in enumerate(live)
-        ]  # fmt: skip
-        most = max(len(ids) for ids, _ in rows)  # of a row with fewer the first are repeated, and cannot follow
-        padded = [np.pad(logp[0], (0, most - len(ids)), constant_values=-np.inf) for ids, logp in rows]
-        return np.stack([np.resize(ids, most) for ids, _ in rows]), np.stack(padded)
+        self.positions += len(live)
+        alone = [([draft], row) for draft, row in zip(live, logits, strict=True)]
+        return [expand(row, draft, self.request, self.settings) for draft, row in alone]
 
     def result(self, best: list[Draft], every: Sequence[Draft], spare: Sequence[Draft] = ()) -> DecodingResult:
         """The best drafts, and what all of them took."""
         longest = max(len(draft.ids) for draft in every)
-        return DecodingResult(best, self.passes, longest, rows=self.rows, spare=list(spare))
+        return DecodingResult(best, self.passes, longest, rows=self.positions, spare=list(spare))
 
 
-def _extend(live: Sequence[Draft], options: _TokenOptions, row: int, at: int) -> Draft:
-    """A row's draft with one more token."""
-    ids, logp_f = options
-    return Draft((*live[row].ids, int(ids[row, at])), live[row].score + float(logp_f[row, at]))
-
-
-def beam(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
+def beam(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """The k best drafts of beam search, best first, ranked as superposed drafts are."""
-    k = settings.drafts
-
-    def score(draft: Draft) -> float:
-        return ranking_score(draft, settings.ranking)
-
-    def rank(drafts: Sequence[Draft]) -> list[Draft]:
-        return rank_drafts(drafts, settings.ranking, start.text_of)
-
-    batch = _DraftBatch(model, start, settings, check)
-    live, parents, ended = _select_rows(batch.prefill(), [_EMPTY_DRAFT], start, settings)
-    finished = rank(ended)
-    # A live draft's probability only falls.
-    while live and batch.passes < settings.max_tokens:
-        if len(finished) >= k and max(map(score, live)) <= score(finished[k - 1]):
-            break
-        live, parents, ended = _select_rows(batch.step(live, parents), live, start, settings)
-        finished = rank([*finished, *ended])
-    return batch.result(rank([*finished[:k], *live])[:k], [*finished, *live], spare=finished[k:])
+    k, ranking = settings.drafts, settings.ranking
+    batch = _DraftBatch(model, request, settings, check)
+    live, ended = select_drafts(batch.prefill(), request, settings)
+    finished = rank_drafts(ended, ranking, request.text_of)
+    while batch.passes < settings.max_tokens and not is_done(live, finished, k, ranking):
+        options = heapq.merge(*batch.step(live), key=lambda draft: -draft.score)
+        live, ended = select_drafts(options, request, settings)
+        finished = rank_drafts([*finished, *ended], ranking, request.text_of)
+    best = rank_drafts([*finished[:k], *live], ranking, request.text_of)[:k]
+    return batch.result(best, [*finished, *live], spare=finished[k:])
 
 
-def _select_rows(
-    options: _TokenOptions, live: Sequence[Draft], start: DecodingRequest, settings: Settings
-) -> tuple[list[Draft], list[int], list[Draft]]:
-    """The best k unfinished continuations, the row each extends, and the finished ones among the best."""
-    k = settings.drafts
-    few = 0 if settings.ranking == "mean" else OPTIONS_PER_DRAFT * k  # as in `superposed.select`
-    scores = np.array([draft.score for draft in live])[:, None] + options[1]  # [N, C]
-    going: list[Draft] = []
-    parents: list[int] = []
-    finished: list[Draft] = []
-    for seen, place in enumerate(np.argsort(-scores, axis=None, kind="stable").tolist()):
-        row, at = divmod(place, scores.shape[1])
-        if (len(going) == k and seen >= few) or scores[row, at] == -np.inf:
-            break
-        draft = _extend(live, options, row, at)
-        if start.stop(draft.ids):
-            finished.append(draft)
-        elif len(going) < k:
-            going.append(draft)
-            parents.append(row)
-    return going, parents, finished
-
-
-def _nucleus(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
+def _nucleus(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """k samples, ranked by p_f; equal ones count once."""
-    batch = _DraftBatch(model, start, settings, check)
+    batch = _DraftBatch(model, request, settings, check)
     samples = _draw_samples(batch)
     once = {draft.ids: draft for draft in samples}.values()
-    return batch.result(rank_drafts(once, settings.ranking, start.text_of)[: settings.drafts], samples)
+    return batch.result(rank_drafts(once, settings.ranking, request.text_of)[: settings.drafts], samples)
 
 
-def sample(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> list[Draft]:
+def sample(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> list[Draft]:
     """k samples, equal ones as often as they were drawn."""
-    return _draw_samples(_DraftBatch(model, start, settings, check))
+    return _draw_samples(_DraftBatch(model, request, settings, check))
 
 
 def _draw_samples(batch: _DraftBatch) -> list[Draft]:
     """Draw as many samples as drafts are wanted; the prompt is the seed."""
-    start, settings = batch.start, batch.settings
-    rng = np.random.default_rng(zlib.crc32(np.asarray(start.prompt, dtype=np.int64).tobytes()))
-    tokens = batch.prefill()
-    live = [_EMPTY_DRAFT]
-    parents = [0] * settings.drafts
+    rng = seeded(batch.request.prompt)
+    first = batch.prefill()
+    live = [draw(first, rng) for _ in range(batch.settings.drafts)]
     done: list[Draft] = []
     while True:
-        drawn = [_extend(live, tokens, row, draw(tokens[1][row], rng)) for row in parents]
-        ends = [len(draft.ids) == settings.max_tokens or start.stop(draft.ids) for draft in drawn]
-        done += [draft for draft, ended in zip(drawn, ends, strict=True) if ended]
-        live = [draft for draft, ended in zip(drawn, ends, strict=True) if not ended]
+        ends = [len(draft.ids) == batch.settings.max_tokens or batch.request.stop(draft.ids) for draft in live]
+        done += [draft for draft, ended in zip(live, ends, strict=True) if ended]
+        live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
             return done
-        tokens = batch.step(live, [row for row, ended in zip(parents, ends, strict=True) if not ended])
-        parents = list(range(len(live)))
-
-
-def draw(logp: Floats, rng: np.random.Generator) -> int:
-    """Draw an index from the fewest that hold TOP_P; `logp` [C] in any order.
-
-    Example: p (.6, .05, .35) -> 0 or 2, with .63 and .37.
-    """
-    order = np.argsort(-logp, kind="stable")
-    p = np.exp(log_softmax(logp[order]))
-    kept = int(np.searchsorted(np.cumsum(p), TOP_P)) + 1
-    return int(order[np.searchsorted(np.cumsum(p[:kept]), rng.random() * p[:kept].sum(), side="right")])
+        live = [draw(options, rng) for options in batch.step(live)]
 
 
 def _product_decoder(
@@ -203,5 +130,7 @@ DECODERS: dict[str, DecodingFunction] = {
     "best-first": partial(_product_decoder, "best-first"),
     "greedy": _greedy,
     "nucleus": _nucleus,
+    "nucleus-superposed": nucleus_superposed,
+    "sampled-resets": sampled_resets,
     "beam": beam,
 }

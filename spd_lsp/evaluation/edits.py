@@ -224,21 +224,17 @@ def describe_edits(repos: Sequence[Path], commits: int) -> Iterator[str]:
     """What is measured on the newest commits of repositories, as lines with 95 % intervals."""
     moments = [moment for repo in repos for moment in replay(repo, commits)]
     shown = [one for one in moments if one.right]
-    yield _share("first proposals right", [(one, one.right[0]) for one in shown])
-    yield _share("all proposals right", [(one, right) for one in shown for right in one.right])
-    repeated = [one for one in moments if one.left]
-    yield _share("recall after changes that are repeated", [(one, one.right[:1] == [True]) for one in repeated])
-    again = [one for one in repeated if one.made > 1]
-    yield _share("recall after two like ones or more", [(one, one.right[:1] == [True]) for one in again])
-    others = [one for one in moments if not one.left]
-    yield _share("silent after other changes", [(one, not one.right) for one in others])
-    yield _share("silent after other changes within lines", [(one, not one.right) for one in others if one.made])
-
-
-def _share(name: str, cases: Sequence[tuple[Moment, bool]]) -> str:
-    """The share of cases that are true."""
-    if not cases:
-        return f"{name}: no cases"
-    groups = [(moment.repo, moment.file) for moment, _ in cases]
-    [interval] = mean_intervals([[float(value)] for _, value in cases], groups)
-    return f"{name}: {interval:.3f}, {len(cases)} cases"
+    repeated = [(one, one.right[:1] == [True]) for one in moments if one.left]
+    others = [(one, not one.right) for one in moments if not one.left]
+    shares = {
+        "first proposals right": [(one, one.right[0]) for one in shown],
+        "all proposals right": [(one, right) for one in shown for right in one.right],
+        "recall after changes that are repeated": repeated,
+        "recall after two like ones or more": [(one, right) for one, right in repeated if one.made > 1],
+        "silent after other changes": others,
+        "silent after other changes within lines": [(one, silent) for one, silent in others if one.made],
+    }
+    for name, cases in shares.items():
+        groups = [(moment.repo, moment.file) for moment, _ in cases]
+        share = f"{mean_intervals([[value] for _, value in cases], groups)[0]:.3f}, " if cases else ""
+        yield f"{name}: {share}{len(cases)} cases"

@@ -1,27 +1,26 @@
-"""The Superposed Decoding paper's experiments (https://arxiv.org/abs/2405.18400), on code.
+"""The experiments of the paper on Superposed Decoding (https://arxiv.org/abs/2405.18400), on files at hand.
 
-Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam search
-finds K drafts; at each timestep their last tokens are superposed and read on a cache that holds superposed
-positions only, while each beam reads its own tokens.
+A passage is a position in a held-out file; the other files are counted as n-grams. The paper takes the first 15
+tokens of web pages; files of code begin with imports, so passages are drawn from all of a file.
 
-Perplexity (tables 1 and 3): drafts by rank against nucleus, greedy and beam. The paper judges drafts of Llama-2-7B
-by Llama-2-70B; here the drafting model judges its own, which favours greedy and beam most of all.
+- Perplexity of the drafts by rank, and of the best (tables 1 and 3, and 4 by the longest n-gram; section 5.3 by
+  resets). The paper judges drafts of Llama-2-7B by Llama-2-70B; here the drafting model judges its own, which
+  favours greedy and beam most of all.
+- Facts and coverage (table 2, figures 8 to 11): whether a draft is what really follows, of so many drafts, and of
+  so many samples, each a pass per token.
+- Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam
+  search finds k drafts. Their last tokens are superposed on a cache of superposed positions; each reads its own.
 
-The paper takes the first 15 tokens of web pages. Files of code begin with imports, so passages are drawn from all
-of a file: one file in six holds passages, and the others are counted as n-grams.
-
-Dimensions: N passages, K drafts, S timesteps, T tokens, D width, V vocabulary.
+Dimensions: N passages, K drafts, S timesteps, T tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import click
 import numpy as np
 
 from ngram_builders.arrays import Floats
@@ -29,41 +28,69 @@ from ngram_builders.errors import UserError
 from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
-from spd_lsp.command_options import print_status
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.candidates import TINY
+from spd_lsp.decoding.nucleus import sampled_drafts
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.evaluation.bootstrap import mean_intervals
+from spd_lsp.evaluation.bootstrap import Interval, mean_intervals
 from spd_lsp.evaluation.decoders import DECODERS, sample
 from spd_lsp.evaluation.quality.examples import read_packages
-from spd_lsp.evaluation.tables import markdown_table
+from spd_lsp.evaluation.tables import markdown_table, percent
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.load import load
-from spd_lsp.models.logits import log_softmax
-from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture
+from spd_lsp.models.logits import log_softmax, top
+from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture, adjusted
+from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
 _PREFIX = 128  # tokens that are read before the drafts
-_TOKENS = 10  # of a draft, and timesteps
+_TOKENS = 10  # of a draft
+_LONG = 30  # tokens of a draft that is reset
+_FACT = 4  # tokens that have to follow
+_SAMPLES = (1, 2, 4, 8)
+_STEPS = (1, 2, 3, 5, 10)  # of the timesteps, those that are shown
 _HELD_OUT = 6  # one file in so many holds passages
-_REPOSITORY_WEIGHT = 0.7  # of its n-grams
+_WEIGHT = 0.7  # of n-grams
 _TEMPERATURES = (1.0, 0.06)  # of the drafts' probabilities, which weight their tokens
-_DEFAULTS = Settings()
-_NUCLEUS = Settings(temperature=0.6, candidates=50)  # the decoder itself sets top_p 0.9
+_PROSE = {"METADATA", ".md", ".rst", ".txt"}  # names or endings; of METADATA what follows the headers
+
+_PLAIN = Settings()
+_NUCLEUS = Settings(temperature=0.6, candidates=50)  # of the fewest that hold 0.9
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
-_METHODS: dict[str, tuple[str, Settings, bool]] = {  # decoder, settings, and whether n-grams are asked
+_Method = tuple[str, Settings, bool]  # decoder, settings, and whether n-grams are asked
+_PERPLEXITY: dict[str, _Method] = {
     "nucleus": ("nucleus", _NUCLEUS, False),
-    "greedy": ("greedy", _DEFAULTS, False),
-    "beam": ("beam", _DEFAULTS, False),
-    "SPD without n-grams": ("superposed", _DEFAULTS, False),
+    "greedy": ("greedy", _PLAIN, False),
+    "beam": ("beam", _PLAIN, False),
+    "SPD without n-grams": ("superposed", _PLAIN, False),
     "SPD without n-grams, tau 0.06": ("superposed", PAPER, False),
     "SPD, paper's formula": ("superposed", PAPER, True),
-    "SPD, linear n-grams": ("superposed", _DEFAULTS, True),
+    "SPD, linear n-grams": ("superposed", _PLAIN, True),
     "nucleus, linear n-grams": ("nucleus", _NUCLEUS, True),
-    "greedy, linear n-grams": ("greedy", _DEFAULTS, True),
-    "beam, linear n-grams": ("beam", _DEFAULTS, True),
+    "greedy, linear n-grams": ("greedy", _PLAIN, True),
+    "beam, linear n-grams": ("beam", _PLAIN, True),
 }
+_ORDERS: dict[str, _Method] = {f"2 to {n}": ("superposed", replace(PAPER, max_order=n), True) for n in range(2, 7)}
+_RESETS: dict[str, _Method] = {
+    "never": ("superposed", PAPER, True),
+    **{f"{name}, every {s}": (decoder, replace(PAPER, reset_every=s), True)
+       for name, decoder in (("the best", "superposed"), ("one drawn", "sampled-resets")) for s in (5, 10)},
+}  # fmt: skip
+_COVERAGE: dict[str, tuple[_Method, _Method]] = {
+    " without n-grams": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", _PLAIN, False)),
+    ", paper's formula": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", PAPER, True)),
+    ", linear n-grams": (("nucleus", _NUCLEUS, True), ("nucleus-superposed", _PLAIN, True)),
+}
+
+PARTS = {  # of the report, with the heads of their tables
+    "perplexity": f"perplexity of {_TOKENS} tokens (tables 1, 3)",
+    "facts": f"the next {_FACT} tokens (table 2)",
+    "orders": "n-grams (table 4)",
+    "resets": f"resets, {_LONG} tokens (section 5.3)",
+    "coverage": f"the next {_FACT} tokens (figures 8 to 11)",
+    "linearity": "linearity (figure 3)",
+}
+_Measure = Callable[["Passage"], Mapping[str, Floats]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,140 +100,106 @@ class Passage:
     group: tuple[str, str]  # repository and file
     before: list[int]
     after: list[int]
-    mixture: Mixture  # of the repository's other files
+    mixture: Mixture  # of the other files
 
 
-def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) -> list[Passage]:
-    """Draw `examples` passages of each repository, evenly from its held-out files; no two of a file overlap."""
-    passages = []
-    for package in read_packages(repos):
-        rng = np.random.default_rng([0, *package.name.encode()])
-        files = [file for file in package.files if file.language == "python"]
-        if len(files) < 2:
-            raise UserError(f"{package.folder} has {len(files)} Python files, at least two are needed")
-        files = [files[i] for i in rng.permutation(len(files))]
-        encoded = [list(ids) for ids in tokens.encode_batch([file.text for file in files])]
-        held_out = len(files) // _HELD_OUT + 1
-        counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
-        mixture = Mixture([[Signed(build_suffix_array(counted))]], [_REPOSITORY_WEIGHT])
-        places = []
-        for file, ids in zip(files[:held_out], encoded, strict=False):
-            drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _TOKENS, _TOKENS)).tolist()
-            places += [(turn, file, ids, at) for turn, at in enumerate(drawn)]
-        for _, file, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
-            group = (package.name, file.name)
-            passages.append(Passage(group, ids[at - _PREFIX : at], ids[at : at + _TOKENS], mixture))
-    return passages
+def read_passages(
+    repos: Sequence[Path], tokens: ModelTokenizer, examples: int, *, prose: bool = False
+) -> list[Passage]:
+    """Draw passages evenly from held-out files, none of which overlap; of prose, from all repositories as one.
+
+    `examples`: how many of each repository.
+    """
+    if prose:
+        texts = {"prose": [file for repo in repos for file in _read_prose(repo)]}
+        examples *= len(repos)
+    else:
+        texts = {
+            package.name: [(file.name, file.text) for file in package.files if file.language == "python"]
+            for package in read_packages(repos)
+        }
+    return [passage for name, files in texts.items() for passage in _of_files(name, files, tokens, examples)]
 
 
-def linearity_table(repos: Sequence[Path], model: str, device: str, drafts: int, examples: int) -> str:
-    """Means over passages and timesteps, at each temperature of the drafts' weights."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    folder = locate(model, print_status)
-    passages = read_passages(repos, ModelTokenizer(folder), examples)
-    chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    try:
-        network: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32 if chosen == "cpu" else "auto", use_safetensors=True, local_files_only=True
-        )
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"transformers cannot open {folder} ({error}); name a model folder with --model"
-        ) from error
-    network.to(chosen).eval()
-    rows = [["tau", "cosine after the last block", "cosine of logits", "KL from the drafts' mixture, nats"]]
-    for tau in _TEMPERATURES:
-        with click.progressbar(passages, label=f"tau {tau}") as bar:
-            means = [trace_passage(network, one.before, drafts, _TOKENS, tau).mean(axis=0) for one in bar]
-        found = mean_intervals(means, [passage.group for passage in passages])
-        rows.append([str(tau), *(f"{interval:.3f}" for interval in found)])
-    return f"{model}, k = {drafts}, {len(passages)} passages, {_TOKENS} timesteps\n\n{markdown_table(rows)}"
+def _read_prose(folder: Path) -> Iterator[tuple[str, str]]:
+    """The names and texts of documentation, without the headers of METADATA, and without licences."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder.parent).as_posix()
+        if {path.name, path.suffix} & _PROSE and "licen" not in name.lower() and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield name, text.partition("\n\n")[2] if path.name == "METADATA" else text
 
 
-def trace_passage(network: Any, prompt: Sequence[int], k: int, steps: int, tau: float) -> Floats:
-    """Of each timestep: cosines of hidden states and logits with the weighted sum, and KL in nats. -> [S, 3]"""
-    import torch
-    from transformers import DynamicCache
-
-    embed = network.get_input_embeddings()
-    found = []
-    with torch.inference_mode():
-        # 1. Read the prompt once; the k likeliest tokens begin the beams, a row of a cache each.
-        cache = DynamicCache()
-        ids = torch.tensor([list(prompt)], device=network.device)
-        logits = network(input_ids=ids, past_key_values=cache, use_cache=True).logits[0, -1].float()
-        scores, last = (logits / tau).log_softmax(-1).topk(k)  # [K]
-        beams = copy.deepcopy(cache)
-        beams.batch_repeat_interleave(k)
-
-        for _ in range(steps):
-            # 2. Read the superposed token, and every beam's own.
-            gamma = scores.softmax(-1)  # [K] equation 4
-            mixed = (gamma.to(embed.weight.dtype) @ embed(last))[None, None]  # [1, 1, D] equation 3
-            superposed = _read(network, cache, inputs_embeds=mixed)
-            own = _read(network, beams, input_ids=last[:, None])
-
-            # 3. Compare the one with the weighted sum of the others (equation 8).
-            cosine = torch.nn.functional.cosine_similarity
-            cosines = [float(cosine(a[0], gamma @ b, dim=-1)) for a, b in zip(superposed, own, strict=True)]
-            mixture = gamma @ own[-1].softmax(-1)  # [V]
-            log_q = superposed[-1][0].log_softmax(-1)
-            kl = torch.nn.functional.kl_div(log_q, mixture, reduction="sum")
-            found.append([*cosines, float(kl)])
-
-            # 4. Keep the best k of all K x V continuations.
-            scores = scores[:, None] + (own[-1] / tau).log_softmax(-1)  # [K, V]
-            vocabulary = scores.shape[1]
-            scores, places = scores.flatten().topk(k)
-            last = places % vocabulary
-            beams.reorder_cache(places // vocabulary)
-    return np.array(found)
+def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, examples: int) -> Iterator[Passage]:
+    rng = np.random.default_rng([0, *name.encode()])
+    if len(files) < 2:
+        raise UserError(f"{name} has {len(files)} files of Python or prose, at least two are needed; name others")
+    files = [files[i] for i in rng.permutation(len(files))]
+    encoded = [list(ids) for ids in tokens.encode_batch([text for _, text in files])]
+    held_out = len(files) // _HELD_OUT + 1
+    counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
+    mixture = Mixture([[Signed(build_suffix_array(counted))]], [_WEIGHT])
+    places = []
+    for (file, _), ids in zip(files[:held_out], encoded, strict=False):
+        drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _LONG, _LONG)).tolist()
+        places += [(turn, file, ids, at) for turn, at in enumerate(drawn)]
+    for _, file, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
+        yield Passage((name, file), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture)
 
 
-def _read(network: Any, cache: Any, **inputs: Any) -> list[Any]:
-    """Read one more position of each row. -> the last block's states [K, D] and the logits [K, V]"""
-    out = network(**inputs, past_key_values=cache, use_cache=True, output_hidden_states=True)
-    return [out.hidden_states[-1][:, -1].float(), out.logits[:, -1].float()]
+def paper_tables(
+    engine: Engine, passages: Sequence[Passage], k: int, parts: Sequence[str], report: ReportProgress
+) -> Iterator[str]:
+    """Yield the chosen tables of PARTS."""
+    ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
+    measures: dict[str, tuple[Sequence[str], _Measure, Callable[[Interval], str]]] = {
+        "perplexity": (ranks, partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
+        "orders": (ranks, partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
+        "resets": (ranks, partial(_perplexities, engine, _RESETS, k, _LONG), "{:.2f}".format),
+        "facts": ([f"P@{n + 1}, %" for n in range(k)], partial(_precisions, engine, k), percent),
+        "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
+        "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
+    }
+    for part in parts:
+        head, measure, show = measures[part]
+        measured = []
+        for number, passage in enumerate(passages):
+            report(part, number, len(passages))
+            measured.append(measure(passage))
+        rows = [[PARTS[part], *head]]
+        for name in measured[0]:
+            found = mean_intervals([one[name] for one in measured], [passage.group for passage in passages])
+            rows.append([name, *("" if np.isnan(one.mean) else show(one) for one in found)])
+        yield markdown_table(rows)
 
 
-def perplexity_table(repos: Sequence[Path], model: str, device: str, drafts: int, examples: int) -> str:
-    """Mean perplexities by rank, and of the best draft of each passage."""
-    folder = locate(model, print_status)
-    passages = read_passages(repos, ModelTokenizer(folder), examples)
-    engine = load(folder, device)
-    with click.progressbar(passages, label="drafting") as bar:
-        measured = [dict(_perplexities(engine, passage, drafts)) for passage in bar]
-    groups = [passage.group for passage in passages]
-    rows = [["method", *(f"draft {rank + 1}" for rank in range(drafts)), "best"]]
-    for name in measured[0]:
-        values = np.stack([one[name] for one in measured])  # [N, K]
-        found = mean_intervals(np.column_stack([values, np.nanmin(values, axis=1)]), groups)
-        rows.append([name, *("" if np.isnan(one.mean) else f"{one:.2f}" for one in found)])
-    return f"{model}, {len(passages)} passages, drafts of {_TOKENS} tokens\n\n{markdown_table(rows)}"
+def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: int) -> list[tuple[int, ...]]:
+    """So many drafts of so many tokens, best first; of samples, which have no rank, all that were drawn."""
+    decoder, settings, asks = method
+    settings = replace(settings, drafts=k, max_tokens=tokens)
+    mixture = adjusted(passage.mixture, settings) if asks else None
+    request = DecodingRequest(passage.before, lambda ids: False, passage.before[-MAX_CONTEXT:], mixture)
+    if decoder == "nucleus":  # equal ones do not count once
+        drafts = sample(engine, request, settings, lambda: None)
+    elif decoder == "nucleus-superposed":
+        samples = sampled_drafts(engine, request, settings, lambda: None, _SAMPLES[-1])
+        drafts = [draft for result in samples for draft in result.best]
+    else:
+        drafts = DECODERS[decoder](engine, request, settings, lambda: None).best
+    return [draft.ids for draft in drafts]
 
 
-def _perplexities(engine: Engine, passage: Passage, k: int) -> Iterator[tuple[str, Floats]]:
-    """By method, the perplexity of each draft; of samples, which have no rank, their mean each time. -> [K]"""
-    for name in _METHODS:
-        texts = _write_drafts(engine, passage, name, k)
-        values = [float(np.exp(one.mean())) for one in nats(engine, passage.before, texts)]
-        if name.startswith("nucleus"):
-            values = [float(np.mean(values))] * k
-        yield name, np.array([*values, *[np.nan] * (k - len(values))])
-    yield "the real text", np.array([np.exp(nats(engine, passage.before, [passage.after])[0].mean())] * k)
-
-
-def _write_drafts(engine: Engine, passage: Passage, method: str, k: int) -> list[tuple[int, ...]]:
-    """The drafts of a method, best first, as long as the real text."""
-    decoder, settings, asks = _METHODS[method]
-    mixture = passage.mixture if asks else None
-    start = DecodingRequest(passage.before, lambda ids: False, passage.before[-MAX_CONTEXT:], mixture)
-    settings = replace(settings, drafts=k, max_tokens=len(passage.after))
-    if decoder == "nucleus":  # all samples: equal ones do not count once
-        return [draft.ids for draft in sample(engine, start, settings, lambda: None)]
-    return [draft.ids for draft in DECODERS[decoder](engine, start, settings, lambda: None).best]
+def _perplexities(
+    engine: Engine, methods: Mapping[str, _Method], k: int, tokens: int, passage: Passage
+) -> dict[str, Floats]:
+    """Of each draft by rank, and of the best. -> [K + 1]"""
+    texts = {name: _drafts(engine, passage, method, k, tokens) for name, method in methods.items()}
+    texts["the real text"] = [tuple(passage.after[:tokens])]
+    found = {}
+    for name, drafts in texts.items():
+        values = [float(np.exp(one.mean())) for one in nats(engine, passage.before, drafts)]
+        found[name] = np.array([*values, *[np.nan] * (k - len(values)), min(values)])
+    return found
 
 
 def nats(engine: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]]) -> list[Floats]:
@@ -220,3 +213,76 @@ def nats(engine: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]])
         -log_softmax(np.concatenate([first[None], after]))[np.arange(len(draft)), list(draft)]
         for draft, after in zip(drafts, rest, strict=True)
     ]
+
+
+def _precisions(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
+    """Whether what follows is among the first 1 ... k drafts. -> [K]"""
+    fact = tuple(passage.after[:_FACT])
+    found = {}
+    for name, method in _PERPLEXITY.items():
+        right = [draft == fact for draft in _drafts(engine, passage, method, k, _FACT)]
+        found[name] = np.array([any(right[: n + 1]) for n in range(k)], float)
+    return found
+
+
+def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
+    """Whether what follows is among the drafts of n samples, each drafted once or k times. -> [len(_SAMPLES)]"""
+    fact = tuple(passage.after[:_FACT])
+    most = _SAMPLES[-1]
+    found = {}
+    for name, (one, several) in _COVERAGE.items():
+        samples = [draft == fact for draft in _drafts(engine, passage, one, most, _FACT)]
+        finished = [draft == fact for draft in _drafts(engine, passage, several, k, _FACT)]
+        found[f"nucleus{name}"] = np.array([any(samples[:n]) for n in _SAMPLES], float)
+        found[f"nucleus x SPD{name}"] = np.array([any(finished[: n * k]) for n in _SAMPLES], float)
+        found[f"difference{name}"] = found[f"nucleus x SPD{name}"] - found[f"nucleus{name}"]
+    return found
+
+
+def _linearity(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
+    """At each temperature of the drafts' probabilities, by timestep. -> [len(_STEPS)]"""
+    found = {}
+    for tau in _TEMPERATURES:
+        columns = trace_passage(engine, passage.before, k, _STEPS[-1], tau)[[step - 1 for step in _STEPS]].T
+        for name, column in zip(("cosine", "cosine with the step before", "KL, nats"), columns, strict=True):
+            found[f"tau {tau}: {name}"] = column
+    return found
+
+
+def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau: float) -> Floats:
+    """Of each timestep: what the logits of the superposed run have in common with the weighted sum. -> [S, 3]
+
+    Their cosine; for comparison that with the weighted sum of the step before; and the divergence from the drafts'
+    mixture, KL, in nats.
+    """
+    # 1. Read the prompt once; the k likeliest tokens begin the beams, a row of a cache each.
+    before = engine.prefill(prompt)  # [V]
+    last = top(before, k)
+    scores = log_softmax(before / tau)[last]  # [K]
+    superposed = engine.prompts[-1].cache.fork(len(prompt))
+    beams, parents = engine.prompts[-1].cache.fork(len(prompt)), np.zeros(k, int)
+    found = []
+    for _ in range(steps):
+        # 2. Read the superposed token, and every beam's own.
+        gamma = np.exp(log_softmax(scores))  # [K] equation 4
+        (mixed,) = engine.forward([(last.tolist(), gamma)], superposed)  # [V] equation 3
+        beams = beams.select_rows(parents.tolist())
+        own = engine.forward([([token], np.ones(1)) for token in last.tolist()], beams)  # [K, V]
+
+        # 3. Compare the one with the weighted sum of the others (equation 8).
+        expected = gamma @ own
+        p = gamma @ np.exp(log_softmax(own))
+        kl = p @ (np.log(np.maximum(p, TINY)) - log_softmax(mixed))
+        found.append([_cosine(mixed, expected), _cosine(mixed, before), float(kl)])
+        before = expected
+
+        # 4. Keep the best k of all K x V continuations.
+        options = scores[:, None] + log_softmax(own / tau)
+        places = top(options.ravel(), k)
+        parents, last = np.divmod(places, options.shape[1])
+        scores = options.ravel()[places]
+    return np.array(found)
+
+
+def _cosine(a: Floats, b: Floats) -> float:
+    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
@@ -41,7 +40,7 @@ def test_passages_are_what_stands_in_held_out_files(repository: Path, tokens: Mo
     passages = read_passages([repository], tokens, 10)
     assert len(passages) == 10
     for passage in passages:
-        assert (len(passage.before), len(passage.after)) == (128, 10)
+        assert (len(passage.before), len(passage.after)) == (128, 30)
         text = (repository / passage.group[1]).read_text()
         assert tokens.bytes_of([*passage.before, *passage.after]).decode() in text
         mine = passage.before[-4:]  # names a number of its own file, which no counted file has
@@ -67,30 +66,88 @@ def test_each_draft_is_judged_after_the_same_prompt(tokens: ModelTokenizer) -> N
         assert found == pytest.approx(naive_nats(model, prompt, draft), abs=0.1)  # read in other pieces
 
 
+def table(output: str, head: str) -> dict[str, list[str]]:
+    """The rows of a table by their first cells."""
+    lines = output.partition(f"| {head}")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {name: [cell.partition(" (")[0] for cell in row] for name, *row in cells}
+
+
 @pytest.mark.slow
-def test_every_method_has_its_row(repository: Path) -> None:
-    command = ["eval", "perplexity", str(repository), "-k", "2", "--examples", "1"]
+def test_every_table_is_of_its_parts(repository: Path) -> None:
+    command = ["eval", "paper", str(repository), "-k", "2", "--examples", "2"]
     done = CliRunner().invoke(main, command, catch_exceptions=False)
     assert done.exit_code == 0
-    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == 11 and rows[-1][0] == "| the real text"
+    perplexity = table(done.stdout, "perplexity")
+    assert len(perplexity) == 11 and float(perplexity["the real text"][0]) >= 1
+    assert perplexity["greedy"][1] == ""  # has one draft
+    for *drafts, best in perplexity.values():
+        assert float(best) <= min(float(draft) for draft in drafts if draft)
+    assert len(table(done.stdout, "n-grams")) == 6
+    assert len(table(done.stdout, "resets")) == 6
+    facts, coverage = (
+        table(done.stdout, "the next 4 tokens (table 2)"),
+        table(done.stdout, "the next 4 tokens (fig"),
+    )
+    assert (len(facts), len(coverage)) == (10, 9)
+    for name, row in (facts | coverage).items():
+        assert "difference" in name or row == sorted(row, key=float)
+    for which in (" without n-grams", ", paper's formula", ", linear n-grams"):
+        pairs = zip(coverage[f"nucleus x SPD{which}"], coverage[f"nucleus{which}"], strict=True)
+        assert [float(a) - float(b) for a, b in pairs] == list(map(float, coverage[f"difference{which}"]))
+    assert coverage["nucleus, linear n-grams"][-1] == coverage["nucleus x SPD, linear n-grams"][-1] == "100.0"
+    assert len(table(done.stdout, "linearity")) == 6
     assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
 
 
-def test_with_a_sharp_distribution_superposing_does_nothing(starter_network: Any, tokens: ModelTokenizer) -> None:
-    torch.set_num_threads(1)
-    (found,) = trace_passage(starter_network, tokens.encode(CODE), 3, 1, 0.001)
-    assert found == pytest.approx([1, 1, 0], abs=1e-2)
+def test_an_unknown_part_is_refused(repository: Path) -> None:
+    done = CliRunner().invoke(main, ["eval", "paper", str(repository), "--part", "figure 3"])
+    assert done.exit_code == 1
+    assert "--part takes perplexity, facts, orders, resets, coverage, linearity, not 'figure 3'" in done.output
 
 
-def test_superposed_beams_move_away_from_their_mixture(starter_network: Any, tokens: ModelTokenizer) -> None:
-    found = trace_passage(starter_network, tokens.encode(CODE), 3, 4, 1.0)
+def test_prose_is_what_documentation_says_without_headers_and_licences(
+    tmp_path: Path, tokens: ModelTokenizer
+) -> None:
+    for name in ("one", "two"):
+        info = tmp_path / name / f"{name}.dist-info"
+        (info / "licenses").mkdir(parents=True)
+        (info / "METADATA").write_text(
+            f"Name: {name}\nLicense: free\n\n" + f"The manual of {name} is short. " * 60
+        )
+        (info / "licenses" / "LICENSE.txt").write_text("You may. " * 200)
+        (info / "code.py").write_text("x = 1\n" * 200)
+    passages = read_passages([tmp_path / "one", tmp_path / "two"], tokens, 2, prose=True)
+    assert len(passages) == 4
+    (file,) = {passage.group[1] for passage in passages}  # one of two is held out
+    for passage in passages:
+        assert tokens.bytes_of(passage.before).decode().strip() in f"The manual of {file[:3]} is short. " * 60
+        assert passage.mixture([tokens.encode(" manual")], np.array(tokens.encode(" of"))).max() > 0
+
+
+def test_with_a_sharp_distribution_superposing_does_nothing(tokens: ModelTokenizer) -> None:
+    found = trace_passage(load(STARTER, "cpu"), tokens.encode(CODE), 3, 4, 0.001)
+    assert found[:, 0] == pytest.approx(1, abs=1e-3)
+    assert found[:, 2] == pytest.approx(0, abs=1e-2)
+
+
+def test_superposed_logits_are_compared_with_those_of_each_draft(tokens: ModelTokenizer) -> None:
+    """At the first step, where each draft is a token that one can read alone."""
+    model, prompt = load(STARTER, "cpu"), tokens.encode(CODE)
+    found = trace_passage(model, prompt, 3, 4, 1.0)
     assert found.shape == (4, 3)
-    assert (found[:, :2] <= 1 + 1e-5).all() and (found[:, 2] > -1e-4).all()
-
-
-def test_linearity_needs_a_model_whose_hidden_states_can_be_read(repository: Path) -> None:
-    result = CliRunner().invoke(main, ["eval", "linearity", str(repository), "--examples", "1"])
-    assert result.exit_code == 1
-    assert "name a model folder with --model" in result.output
-    assert "Traceback" not in result.output
+    assert (found[:, :2] <= 1 + 1e-5).all() and (found[:, 2] > 1e-3).all()
+    before = model.prefill(prompt)
+    log_p = log_softmax(before)
+    last = np.argsort(-log_p)[:3]
+    gamma = np.exp(log_p[last]) / np.exp(log_p[last]).sum()
+    mixed = model.step(last.tolist(), gamma)
+    own = np.stack([model.prefill([*prompt, token]) for token in last.tolist()])
+    expected = gamma @ own
+    cosine = mixed @ expected / np.sqrt((mixed @ mixed) * (expected @ expected))
+    kl = sum(
+        p * (np.log(p) - q) for p, q in zip(gamma @ np.exp(log_softmax(own)), log_softmax(mixed), strict=True)
+    )
+    assert found[0, 0] == pytest.approx(cosine, abs=0.01)
+    assert found[0, 1] == pytest.approx(mixed @ before / np.sqrt((mixed @ mixed) * (before @ before)), abs=0.01)
+    assert found[0, 2] == pytest.approx(kl, abs=0.05)

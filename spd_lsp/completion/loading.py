@@ -44,7 +44,13 @@ def load_completer(
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import known_languages, locate, shipped_settings, vocabulary_size
+    from spd_lsp.models.checkpoint.hub import (
+        is_gguf_model,
+        known_languages,
+        locate,
+        shipped_settings,
+        vocabulary_size,
+    )
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.open_files import OpenFiles
     from spd_lsp.ngrams.serving_tables import ServingTables
@@ -53,10 +59,12 @@ def load_completer(
     server = _open_server(settings.model, registry.folder, report)
     place = locate(settings.model, report)
     fill_format = "auto" if server else settings.fill_format
-    tokens = (open_tokens or ModelTokenizer)(place, fill_format)  # checked before torch is imported
+    # A GGUF file's vocabulary is read with its weights; others are checked before torch is imported.
+    model = open_model(place, settings.device, report) if is_gguf_model(place) else None
+    tokens = (open_tokens or ModelTokenizer)(place, fill_format)
     check_not_for_edits(settings.model, tokens.is_special)
     check_vocabulary(tokens, vocabulary_size(place), place)
-    model = open_model(place, settings.device, report)
+    model = model or open_model(place, settings.device, report)
     languages = None if server else known_languages(place)
     shipped = shipped_settings(settings.model, place)
     tuned = partial(_with_shipped, shipped=shipped)

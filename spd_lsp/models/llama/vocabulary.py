@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import usable_cores
 from spd_lsp.models.llama.library import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from spd_lsp.models.llama.model import LlamaModel, opening
+from spd_lsp.models.llama.model import LlamaModel, loaded, opening
 from spd_lsp.models.vocabulary import Vocabulary
 
 _MAX_PIECE = 1 << 12  # bytes
@@ -25,11 +25,11 @@ _FILL_MARKS = (
 
 
 class LlamaVocabulary(Vocabulary):
-    """A GGUF file without its weights."""
+    """That of a GGUF file: of the loaded model, if there is one, or without its weights."""
 
     def __init__(self, path: Path) -> None:
-        with opening(path):
-            self.model = LlamaModel(path, vocab_only=True)
+        with opening(path) as state:  # reading a large vocabulary takes most of a second
+            self.model = loaded.get(state) or LlamaModel(path, vocab_only=True)
         self.library = library = self.model.library
         self.pointer = pointer = self.model.vocabulary
         kinds = np.array([library.llama_vocab_get_attr(pointer, i) for i in range(self.model.size)])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -72,14 +72,18 @@ class Vocabulary(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
-        names = self.named()
-        if not _is_byte_level([name for name, _ in names]):  # runs of blanks have either name
-            names = [(name.replace(" ", "▁"), i) for name, i in names]
-        content = json.dumps([names, self.encode(_CUTTING_PROBE)]).encode()
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
+        return fingerprint_of(self.named(), self.encode)
 
 
-def _is_byte_level(names: Sequence[str]) -> bool:
+def fingerprint_of(names: list[tuple[str, int]], encode: Callable[[str], list[int]]) -> str:
+    """As in `Vocabulary`, of what `named` returns."""
+    if not is_byte_level([name for name, _ in names]):  # runs of blanks have either name
+        names = [(name.replace(" ", "▁"), i) for name, i in names]
+    content = json.dumps([names, encode(_CUTTING_PROBE)]).encode()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def is_byte_level(names: Sequence[str]) -> bool:
     """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
     return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
 
@@ -113,7 +117,7 @@ class JsonVocabulary(Vocabulary):
         """The bytes of each id; vocabularies may have holes."""
         named = {i: name for name, i in self.named()}
         names = [named.get(i, "") for i in range(max(named, default=-1) + 1)]
-        read = byte_level_piece if _is_byte_level(names) else _sentencepiece_piece
+        read = byte_level_piece if is_byte_level(names) else _sentencepiece_piece
         marks = set(self.marks.values())
         pieces = [b"" if i in marks else read(name) for i, name in enumerate(names)]
         for i in self.tokenizer.get_added_tokens_decoder().keys() - marks:
@@ -175,9 +179,10 @@ _BYTE_LEVEL = _byte_level_alphabet()
 
 def byte_level_piece(name: str) -> bytes:
     """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
-    if any(letter not in _BYTE_LEVEL for letter in name):
+    try:
+        return name.encode() if name.isascii() else bytes(map(_BYTE_LEVEL.__getitem__, name))
+    except KeyError:  # a letter that stands for no byte
         return name.encode()
-    return bytes(_BYTE_LEVEL[letter] for letter in name)
 
 
 def _sentencepiece_piece(name: str) -> bytes:

@@ -18,8 +18,8 @@ from spd_lsp.models.checkpoint.gguf_parts import find_parts
 from spd_lsp.models.llama.library import last_error, load_library, model_settings
 
 _MAX_VALUE = 1 << 12  # bytes of a metadata value
-# Bytes of weights that each process reads into memory of its own. More are mapped: opening takes a second less, and
-# a second process next to nothing; but whoever cuts the file short while it is used ends the processes.
+# Bytes of weights that each process reads into memory of its own. More are mapped: they open a second sooner, and
+# a second process takes next to nothing; but whoever cuts the file short while it is used ends the processes.
 _READ_BYTES = 1 << 28
 
 

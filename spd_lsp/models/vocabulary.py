@@ -42,6 +42,7 @@ class Vocabulary(ABC):
     marks: Mapping[str, int]  # the tokens that mark something and are not text, by name
     opening: list[int]  # what the model was trained to read before every text, such as a begin-of-text token
     config: Mapping[str, Any]  # what a config.json says of the model, and its `name`
+    fingerprint: str  # identifies a vocabulary and how it cuts text, in whatever format it is stored
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -50,10 +51,6 @@ class Vocabulary(ABC):
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """The ids of many texts, cut on all cores."""
-
-    @abstractmethod
-    def named(self) -> list[tuple[str, int]]:
-        """The names of all tokens, in the order of their ids."""
 
     @cached_property
     def end_of_text(self) -> int:
@@ -69,14 +66,9 @@ class Vocabulary(ABC):
             "name another model with --model"
         )
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
-        return fingerprint_of(self.named(), self.encode)
-
 
 def fingerprint_of(names: list[tuple[str, int]], encode: Callable[[str], list[int]]) -> str:
-    """As in `Vocabulary`, of what `named` returns."""
+    """16 hex digits of the names of all tokens, in the order of their ids, and of how a text is cut."""
     if not is_byte_level([name for name, _ in names]):  # runs of blanks have either name
         names = [(name.replace(" ", "▁"), i) for name, i in names]
     content = json.dumps([names, encode(_CUTTING_PROBE)]).encode()
@@ -96,7 +88,10 @@ class JsonVocabulary(Vocabulary):
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.marks = _separate_marks(self.tokenizer)
-        self.pieces = self._pieces()
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        names = sorted(vocabulary.items(), key=lambda item: item[1])
+        self.fingerprint = fingerprint_of(names, self.encode)
+        self.pieces = self._pieces({i: name for name, i in names})
         self.opening = list(self.tokenizer.encode("", add_special_tokens=True).ids)
         self.config = _read_config(folder)
 
@@ -109,13 +104,8 @@ class JsonVocabulary(Vocabulary):
         for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
             yield list(encoding.ids)
 
-    def named(self) -> list[tuple[str, int]]:
-        """As in `Vocabulary`."""
-        return sorted(self.tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
-
-    def _pieces(self) -> list[bytes]:
+    def _pieces(self, named: Mapping[int, str]) -> list[bytes]:
         """The bytes of each id; vocabularies may have holes."""
-        named = {i: name for name, i in self.named()}
         names = [named.get(i, "") for i in range(max(named, default=-1) + 1)]
         read = byte_level_piece if is_byte_level(names) else _sentencepiece_piece
         marks = set(self.marks.values())

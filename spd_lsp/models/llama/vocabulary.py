@@ -17,11 +17,7 @@ from spd_lsp.models.llama.model import LlamaModel, loaded, opening
 from spd_lsp.models.vocabulary import Vocabulary, byte_level_piece, fingerprint_of, is_byte_level
 
 _MAX_PIECE = 1 << 12  # bytes
-_FILL_MARKS = (
-    " <PRE>",
-    " <SUF>",
-    " <MID>",
-)  # of Code Llama, as llama.cpp's converter writes them if they are text
+_FILL_MARKS = (" <PRE>", " <SUF>", " <MID>")  # of Code Llama, as the converter writes them if they are text
 
 
 class LlamaVocabulary(Vocabulary):
@@ -37,7 +33,7 @@ class LlamaVocabulary(Vocabulary):
         if not self.ids:
             raise UserError(f"{path} has no vocabulary; choose a file that llama.cpp's converter wrote")
         self.marks = self._marks(kinds)
-        names = self.named()
+        names = [(self._name(i), i) for i in self.ids]
         self.pieces = self._pieces(names, (kinds & NORMAL != 0).tolist())
         self.fingerprint = fingerprint_of(names, self.encode)
         self.opening = [int(library.llama_vocab_bos(pointer))] if library.llama_vocab_get_add_bos(pointer) else []
@@ -60,11 +56,6 @@ class LlamaVocabulary(Vocabulary):
         """As in `Vocabulary`. llama.cpp runs without the interpreter's lock."""
         with ThreadPoolExecutor(usable_cores()) as pool:
             yield from pool.map(self.encode, texts)
-
-    def named(self) -> list[tuple[str, int]]:
-        """As in `Vocabulary`."""
-        read, pointer = self.library.llama_vocab_get_text, self.pointer
-        return [(read(pointer, i).decode("utf-8", "replace"), i) for i in self.ids]
 
     def _name(self, i: int) -> str:
         name: str = self.library.llama_vocab_get_text(self.pointer, i).decode("utf-8", "replace")

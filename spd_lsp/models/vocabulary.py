@@ -77,7 +77,8 @@ def fingerprint_of(names: list[tuple[str, int]], encode: Callable[[str], list[in
 
 def is_byte_level(names: Sequence[str]) -> bool:
     """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
-    return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
+    first = [name[:1] for name in names]
+    return first.count("Ġ") > first.count("▁")
 
 
 class JsonVocabulary(Vocabulary):

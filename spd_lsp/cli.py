@@ -1,10 +1,11 @@
-"""The program `spd-lsp`: its commands, and how their errors are shown."""
+"""The program `spd-lsp`: its commands, and how their errors are shown. A command is imported when it is run."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +14,22 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.command_options import Choices, print_status
-from spd_lsp.commands.build_ngrams import build_ngrams
-from spd_lsp.commands.complete import complete
-from spd_lsp.commands.connect import connect
-from spd_lsp.commands.doctor import doctor
-from spd_lsp.commands.models import models
-from spd_lsp.commands.ngrams import ngrams
-from spd_lsp.commands.rebuild import rebuild
-from spd_lsp.commands.serve import serve
-from spd_lsp.commands.stats import stats
-from spd_lsp.commands.transfer import export_tables, import_file
-from spd_lsp.commands.why import why
 from spd_lsp.config_file import config_path, read_config
-from spd_lsp.evaluation.commands import bench, evaluate
-from spd_lsp.extras import remedy_for
 from spd_lsp.output.terminal import guard_output
 from spd_lsp.settings import Settings, expand_home
 
+_COMMANDS = {  # the module and its function, and what that says of itself first
+    "bench": ("evaluation.commands:bench", "Measure the speed of decoders on this machine."),
+    "build-ngrams": ("commands.build_ngrams:build_ngrams", "Build or update an n-gram table of your code."),
+    "complete": ("commands.complete:complete", "Print completions at a position of a file."),
+    "connect": ("commands.connect:connect", "Connect an editor to a shared server."),
+    "doctor": ("commands.doctor:doctor", "Check the installation, the model and the tables."),
+    "eval": ("evaluation.commands:evaluate", "Measure the quality of completions."),
+    "models": ("commands.models:models", "List local and recommended models."),
+    "ngrams": ("commands.ngrams:ngrams", "Manage n-gram tables."),
+    "serve": ("commands.serve:serve", "Run the language server."),
+    "stats": ("commands.stats:stats", "Show accepted completions and saved keystrokes."),
+}
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -49,6 +49,22 @@ class Commands(click.Group):
             print_status(f"Error: cannot write: {error.strerror}; {remedy}, or write elsewhere")
             sys.exit(1)
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command to run, imported now."""
+        command: Any
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:  # a shell that completes a line may name anything
+            module, _, function = _COMMANDS[name][0].partition(":")
+            command = getattr(import_module(f"spd_lsp.{module}"), function)
+        if name == "ngrams":
+            from spd_lsp.commands.rebuild import rebuild
+            from spd_lsp.commands.transfer import export_tables, import_file
+            from spd_lsp.commands.why import why
+
+            for one in (rebuild, why, export_tables, import_file):
+                command.add_command(one)
+        return name, command, rest
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
@@ -56,6 +72,8 @@ class Commands(click.Group):
         except UserError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
+            from spd_lsp.extras import remedy_for
+
             if not (remedy := remedy_for(error.name)):
                 raise
             raise click.ClickException(remedy) from error
@@ -90,7 +108,5 @@ def main(ctx: click.Context, data_dir: str) -> None:
     ctx.obj = choices.with_options(ctx, data_dir=data_dir and str(Path(expand_home(data_dir)).absolute()))
 
 
-for command in (serve, complete, doctor, models, stats, connect, build_ngrams, ngrams, evaluate, bench):
-    main.add_command(command)
-for command in (rebuild, why, export_tables, import_file):
-    ngrams.add_command(command)
+for _name, (_, _help) in _COMMANDS.items():
+    main.add_command(click.Command(_name, help=_help))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import STARTER, absolute_model_name
+from spd_lsp.models.checkpoint import hub
 from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
@@ -44,22 +44,27 @@ def load_completer(
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import known_languages, locate, shipped_settings, vocabulary_size
     from spd_lsp.ngrams.auto_rebuild import Rebuilder
     from spd_lsp.ngrams.open_files import OpenFiles
     from spd_lsp.ngrams.serving_tables import ServingTables
 
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
-    server = _open_server(settings.model, registry.folder, report)
-    place = locate(settings.model, report)
+    server: ModelServer | None = None
+    if is_server(settings.model):  # which need not answer yet
+        from spd_lsp.models.model_server import ModelServer, key_in
+
+        report(f"{settings.model} is asked for whole drafts: {NOT_SUPERPOSED}")
+        server = ModelServer(settings.model, key_in(registry.folder))
+    place = hub.locate(settings.model, report)
     fill_format = "auto" if server else settings.fill_format
-    tokens = (open_tokens or ModelTokenizer)(place, fill_format)  # checked before torch is imported
+    # A GGUF file's vocabulary is read with its weights; others are checked before torch is imported.
+    model = open_model(place, settings.device, report) if hub.is_gguf_model(place) else None
+    tokens = (open_tokens or ModelTokenizer)(place, fill_format)
     check_not_for_edits(settings.model, tokens.is_special)
-    check_vocabulary(tokens, vocabulary_size(place), place)
-    model = open_model(place, settings.device, report)
-    languages = None if server else known_languages(place)
-    shipped = shipped_settings(settings.model, place)
-    tuned = partial(_with_shipped, shipped=shipped)
+    check_vocabulary(tokens, hub.vocabulary_size(place), place)
+    model = model or open_model(place, settings.device, report)
+    languages = None if server else hub.known_languages(place)
+    tuned = partial(_with_shipped, shipped=hub.shipped_settings(settings.model, place))
     if not ngrams:
         tables = ServingTables(None, tokens.fingerprint)
         return Completer(model, tokens, tables, settings, tuned, languages, server)
@@ -67,27 +72,16 @@ def load_completer(
     data = ("--data-dir", str(registry.folder.absolute()))
     rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--end-with-input")
     rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
-    name = STARTER if server else absolute_model_name(settings.model)
+    name = hub.STARTER if server else hub.absolute_model_name(settings.model)
     tables = ServingTables(registry, tokens.fingerprint, open_files, rebuilder, name)
     return Completer(model, tokens, tables, settings, tuned, languages, server)
 
 
-def _open_server(model: str, folder: Path, report: Callable[[str], None]) -> ModelServer | None:
-    """The server that a model's name is the address of, which need not answer yet."""
-    if not is_server(model):
-        return None
-    from spd_lsp.models.model_server import ModelServer, key_in
-
-    report(f"{model} is asked for whole drafts: {NOT_SUPERPOSED}")
-    return ModelServer(model, key_in(folder))
-
-
 def prepare(settings: Settings, report: Callable[[str], None]) -> None:
     """Fetch and check a model as far as that needs no other one to make room."""
-    from spd_lsp.models.checkpoint.hub import locate
     from spd_lsp.models.load import check_place
 
-    check_place(locate(settings.model, report))
+    check_place(hub.locate(settings.model, report))
 
 
 def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
@@ -101,7 +95,7 @@ def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
 
 def load_stand_in(settings: Settings) -> Completer | None:
     """Make a completer without a model, which is there before another model is; None for those loaded as soon."""
-    if settings.model in (STARTER, NO_MODEL) or is_server(settings.model):
+    if settings.model in (hub.STARTER, NO_MODEL) or is_server(settings.model):
         return None
     return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
 

@@ -26,9 +26,8 @@ from ngram_builders.index.occurrences import Rewriting
 from ngram_builders.token_space import TokenSpace
 from spd_lsp.completion.fill_formats import choose_format
 from spd_lsp.models.load import load_vocabulary
-from spd_lsp.models.vocabulary import Vocabulary
 
-LINES, SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
+_LINES, _SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 _OPENERS = (":", "{", "(", "[")
 _INDENTATION = re.compile(r"^(?: {2,8}|\t)(?=\S)", re.MULTILINE)
 _LEVELS = 2  # of indentation, further left and further right, at which the text before the cursor is looked for
@@ -168,7 +167,7 @@ class ModelTokenizer:
 
     def __init__(self, place: Path, fill_format: str = "auto") -> None:
         """`place`: where `locate` found the model."""
-        self.vocabulary = load_vocabulary(place)
+        self.vocabulary = vocabulary = load_vocabulary(place)
         self.pieces = self.vocabulary.pieces
         self.vocab_size = len(self.pieces)
         self.specials = frozenset(self.vocabulary.marks.values())
@@ -176,7 +175,7 @@ class ModelTokenizer:
         self.end_of_text = self.vocabulary.end_of_text
         self.opening = self.vocabulary.opening
         # No method is cached: it would hold this object.
-        self.known_size = lru_cache(LINES)(partial(_size, self.vocabulary))
+        self._known_size = lru_cache(_LINES)(lambda text: len(vocabulary.encode(text)))
         self.fill_format = choose_format(fill_format, self.vocabulary.config, self.is_special)
 
     @property
@@ -202,7 +201,7 @@ class ModelTokenizer:
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text; cached for lines, which are counted at every keystroke."""
-        return self.known_size(text) if len(text) <= SHORT else _size(self.vocabulary, text)
+        return self._known_size(text) if len(text) <= _SHORT else len(self.encode(text))
 
     def bytes_of(self, ids: Sequence[int]) -> bytes:
         """Return the bytes of ids; special tokens have none."""
@@ -293,11 +292,6 @@ class ModelTokenizer:
     def spellings(self) -> _Pieces:
         """The bytes of the tokens, by what they begin with."""
         return _Pieces(self.pieces, partial(ModelTokenizer.encode_inside, proxy(self)))
-
-
-def _size(vocabulary: Vocabulary, text: str) -> int:
-    """Return the number of tokens of a text."""
-    return len(vocabulary.encode(text))
 
 
 def is_indented(before: str) -> bool:

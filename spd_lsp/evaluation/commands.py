@@ -162,6 +162,26 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
         click.echo(line)
 
 
+@evaluate.command("llama-server", epilog="\b\nExample: spd-lsp eval llama-server ~/code/*/ --model qwen.gguf")
+@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--model", default="starter", show_default=True, metavar="M", help="GGUF file that both servers open."
+)
+@click.option("--places", type=click.IntRange(2), default=60, show_default=True, help="Maximum number of places.")
+@click.option("--timed", type=click.IntRange(2), default=15, show_default=True, help="Places with all timings.")
+def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -> None:
+    """Compare with llama.cpp's own server.
+
+    Both complete lines of the Python files of each REPO with the same model, from the same text, on one
+    thread. The server is `llama-server` if it is on the path, or else the one in xllamacpp.
+    """
+    from spd_lsp.evaluation.llama_server import compare
+
+    with progress() as report:
+        table = compare(repos, model, places, timed, report)
+    click.echo(table)
+
+
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options

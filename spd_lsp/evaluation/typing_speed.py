@@ -35,7 +35,7 @@ _PAUSE = 0.5  # seconds more before a new line, and at one key in ten
 _LINE_END = re.compile(r"\n[ \t]*")
 
 
-class _Server:
+class StdioServer:
     """A server in a process of its own, and an editor's end of its pipes."""
 
     def __init__(self, settings: Settings) -> None:
@@ -75,10 +75,10 @@ class _Server:
                     return message
         return None
 
-    def start(self) -> None:
-        """Return once the model is loaded; columns count characters."""
+    def start(self, **settings: object) -> None:
+        """Return once the model is loaded, with these settings; columns count characters."""
         capabilities = {"general": {"positionEncodings": ["utf-32"]}}
-        options = {"capabilities": capabilities, "initializationOptions": {"indexing": "off"}}
+        options = {"capabilities": capabilities, "initializationOptions": {"indexing": "off", **settings}}
         self.ask("initialize", options, 60)
         self.send({"method": "initialized", "params": {}})
         while True:
@@ -99,7 +99,7 @@ class _Record:
     seconds: list[float] = field(default_factory=list)  # from each key to its answer, if that came before the next
 
 
-def _type(server: _Server, path: Path, keys: int, record: _Record) -> None:
+def _type(server: StdioServer, path: Path, keys: int, record: _Record) -> None:
     """Open a file without its middle third, and type that, at most this many keys."""
     lines = path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n")
     third = max(1, len(lines) // 3)
@@ -115,7 +115,7 @@ def _type(server: _Server, path: Path, keys: int, record: _Record) -> None:
         # 1. Press the next key: the end of a line, or a character.
         line_end = _LINE_END.match(text)
         key = line_end[0] if line_end else text[0]
-        place = _position(before)
+        place = position(before)
         change = {"range": {"start": place, "end": place}, "text": key}
         params = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [change]}
         server.send({"method": "textDocument/didChange", "params": params})
@@ -127,7 +127,7 @@ def _type(server: _Server, path: Path, keys: int, record: _Record) -> None:
         pauses = chance.random() < 0.1 or text.startswith("\n")
         next_key = pressed + chance.uniform(*_PACE) + pauses * _PAUSE
         time.sleep(_ASKS_AFTER)
-        where = {"textDocument": {"uri": uri}, "position": _position(before), "context": {"triggerKind": 2}}
+        where = {"textDocument": {"uri": uri}, "position": position(before), "context": {"triggerKind": 2}}
         answer = server.ask("textDocument/inlineCompletion", where, next_key - time.monotonic())
         if answer:
             record.seconds.append(time.monotonic() - pressed)
@@ -135,7 +135,8 @@ def _type(server: _Server, path: Path, keys: int, record: _Record) -> None:
         time.sleep(max(0.0, next_key - time.monotonic()))
 
 
-def _position(before: str) -> dict[str, int]:
+def position(before: str) -> dict[str, int]:
+    """The place behind a text."""
     lines = before.split("\n")
     return {"line": len(lines) - 1, "character": len(lines[-1])}
 
@@ -143,7 +144,7 @@ def _position(before: str) -> dict[str, int]:
 def typing_report(files: Sequence[Path], keys: int, settings: Settings) -> str:
     """Type this many keys, as many in each file. -> a table"""
     record = _Record()
-    server = _Server(settings)
+    server = StdioServer(settings)
     with server.process as process:
         try:
             server.start()
@@ -152,8 +153,7 @@ def typing_report(files: Sequence[Path], keys: int, settings: Settings) -> str:
                 _type(server, path, keys // len(files), record)
             processes = processes_of(process.pid)
             cpu_ms = 1000 * (processor_seconds(processes) - before) / max(1, record.keys)
-            statuses = (_read_proc(one, "status") for one in processes)
-            peak = sum(int(held) for status in statuses for held in re.findall(r"VmHWM:\s*(\d+)", status)) / 1024
+            peak = sum(memory_of(one, "VmHWM") for one in processes)
         finally:
             process.kill()
     p50, p95 = np.percentile(record.seconds or [float("nan")], (50, 95)) * 1000
@@ -184,6 +184,11 @@ def processor_seconds(processes: Iterable[int]) -> float:
     """Processor time that processes have taken, 0 where the system does not say."""
     stats = (_read_proc(process, "stat").rpartition(")")[2].split() for process in processes)
     return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_of(process: int, name: str) -> float:
+    """A process's memory in MiB: `VmRSS`, what is in memory, or `VmHWM`, the most that ever was."""
+    return sum(map(int, re.findall(rf"{name}:\s*(\d+)", _read_proc(process, "status")))) / 1024
 
 
 def _read_proc(process: int, name: str) -> str:

@@ -341,3 +341,6 @@ async def _reload(ls: Session) -> None:
         if ls.settings != ls.loader.tried:  # changed meanwhile
             ls.worker.submit(ls.worker.apply_settings, ls.settings)
         ls.index_changes()
+        if request := ls.read_at:  # while there was no model, or another one
+            ls.plan(0.0, partial(ls.read_prompt, request))
+            ls.read_at = request

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.005  # longest that a request waits for idle work
 _PAUSE_SECONDS = 0.003  # between two slices
-_LOOK_SECONDS = 1.0  # between two looks for work, where nobody says that there is some
+# Between two looks for work where nobody says that there is some: twice as long after each.
+_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 1.0, 16.0
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Worker:
         self._thread.submit(work, *arguments)
 
     def wake(self) -> None:
-        """Look for idle work soon, and from now on every second: other programs change files and tables, too."""
+        """Look for idle work soon, and now and then from now on: other programs change files and tables, too."""
         self._woken.set()
         if self._idle is None or self._idle.done():
             self._idle = asyncio.ensure_future(self._work_while_idle())
@@ -99,10 +100,12 @@ class Worker:
 
     async def _work_while_idle(self) -> None:
         more = False
+        pause = _LOOK_SECONDS
         while True:
             if not more:
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+                    await asyncio.wait_for(self._woken.wait(), pause)
+                pause = _LOOK_SECONDS if self._woken.is_set() else min(2 * pause, _LONGEST_LOOK_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
             if self._wanted:
                 more = True

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class Vocabulary(ABC):
     marks: Mapping[str, int]  # the tokens that mark something and are not text, by name
     opening: list[int]  # what the model was trained to read before every text, such as a begin-of-text token
     config: Mapping[str, Any]  # what a config.json says of the model, and its `name`
+    fingerprint: str  # identifies a vocabulary and how it cuts text, in whatever format it is stored
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -50,10 +51,6 @@ class Vocabulary(ABC):
     @abstractmethod
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """The ids of many texts, cut on all cores."""
-
-    @abstractmethod
-    def named(self) -> list[tuple[str, int]]:
-        """The names of all tokens, in the order of their ids."""
 
     @cached_property
     def end_of_text(self) -> int:
@@ -69,19 +66,19 @@ class Vocabulary(ABC):
             "name another model with --model"
         )
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """16 hex digits that identify a vocabulary and how it cuts text, in whatever format it is stored."""
-        names = self.named()
-        if not _is_byte_level([name for name, _ in names]):  # runs of blanks have either name
-            names = [(name.replace(" ", "▁"), i) for name, i in names]
-        content = json.dumps([names, self.encode(_CUTTING_PROBE)]).encode()
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+def fingerprint_of(names: list[tuple[str, int]], encode: Callable[[str], list[int]]) -> str:
+    """16 hex digits of the names of all tokens, in the order of their ids, and of how a text is cut."""
+    if not is_byte_level([name for name, _ in names]):  # runs of blanks have either name
+        names = [(name.replace(" ", "▁"), i) for name, i in names]
+    content = json.dumps([names, encode(_CUTTING_PROBE)]).encode()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def _is_byte_level(names: Sequence[str]) -> bool:
+def is_byte_level(names: Sequence[str]) -> bool:
     """Whether words begin with the letter that stands for a blank's byte; others may have that letter, too."""
-    return sum(name.startswith("Ġ") for name in names) > sum(name.startswith("▁") for name in names)
+    first = [name[:1] for name in names]
+    return first.count("Ġ") > first.count("▁")
 
 
 class JsonVocabulary(Vocabulary):
@@ -92,7 +89,10 @@ class JsonVocabulary(Vocabulary):
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.marks = _separate_marks(self.tokenizer)
-        self.pieces = self._pieces()
+        vocabulary = self.tokenizer.get_vocab(with_added_tokens=True)
+        names = sorted(vocabulary.items(), key=lambda item: item[1])
+        self.fingerprint = fingerprint_of(names, self.encode)
+        self.pieces = self._pieces({i: name for name, i in names})
         self.opening = list(self.tokenizer.encode("", add_special_tokens=True).ids)
         self.config = _read_config(folder)
 
@@ -105,15 +105,10 @@ class JsonVocabulary(Vocabulary):
         for encoding in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False):
             yield list(encoding.ids)
 
-    def named(self) -> list[tuple[str, int]]:
-        """As in `Vocabulary`."""
-        return sorted(self.tokenizer.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
-
-    def _pieces(self) -> list[bytes]:
+    def _pieces(self, named: Mapping[int, str]) -> list[bytes]:
         """The bytes of each id; vocabularies may have holes."""
-        named = {i: name for name, i in self.named()}
         names = [named.get(i, "") for i in range(max(named, default=-1) + 1)]
-        read = byte_level_piece if _is_byte_level(names) else _sentencepiece_piece
+        read = byte_level_piece if is_byte_level(names) else _sentencepiece_piece
         marks = set(self.marks.values())
         pieces = [b"" if i in marks else read(name) for i, name in enumerate(names)]
         for i in self.tokenizer.get_added_tokens_decoder().keys() - marks:
@@ -175,9 +170,10 @@ _BYTE_LEVEL = _byte_level_alphabet()
 
 def byte_level_piece(name: str) -> bytes:
     """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
-    if any(letter not in _BYTE_LEVEL for letter in name):
+    try:
+        return name.encode() if name.isascii() else bytes(map(_BYTE_LEVEL.__getitem__, name))
+    except KeyError:  # a letter that stands for no byte
         return name.encode()
-    return bytes(_BYTE_LEVEL[letter] for letter in name)
 
 
 def _sentencepiece_piece(name: str) -> bytes:

@@ -10,7 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
@@ -49,7 +51,7 @@ def test_help_does_not_import_torch():
         "import sys; from spd_lsp.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "slow = {'torch', 'transformers', 'pygls', 'numpy', 'tokenizers'} & set(sys.modules)\n"
+        "slow = {'torch', 'pygls', 'numpy', 'tokenizers', 'spd_lsp.commands.complete'} & set(sys.modules)\n"
         "sys.exit(f'imported {slow}' if slow else 0)"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -113,7 +115,17 @@ def test_every_command_explains_itself_and_its_options(command):
         for inner in getattr(described, "commands", {}).values():
             check(inner)
 
-    check(main.commands[command])
+    _, loaded, _ = main.resolve_command(click.Context(main), [command])
+    check(loaded)
+    assert loaded.get_short_help_str() == main.commands[command].get_short_help_str()
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("ngrams w", "plain,which\nplain,why\n"), ("nothing w", "")])
+def test_a_shell_completes_commands_and_knows_none_of_others(typed, offered):
+    words = f"spd-lsp {typed}"
+    environment = {"_SPD_LSP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "2"}
+    done = CliRunner().invoke(main, prog_name="spd-lsp", env=environment)
+    assert done.stdout.startswith(offered) and bool(offered) == ("why" in done.stdout)
 
 
 def test_complete_prints_drafts_their_probability_and_the_passes(invoke, program):

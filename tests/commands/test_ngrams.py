@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from ngram_builders.registry.registry import FolderChoice
-from spd_lsp.commands.ngrams import ngrams
+from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import locate
 from tests.ngram_builders.small_tables import writer
@@ -176,6 +177,9 @@ def test_a_file_in_place_of_the_data_folder_is_reported(run, data):
     assert re.search(rf"cannot open the folder of n-gram tables {data}: not a directory; .*--data-dir", output)
     assert "no n-gram tables yet" not in output
     assert json.loads(run("ngrams", "list", "--json", status=1).splitlines()[0])["problem"]
+
+
+ngrams = main.resolve_command(click.Context(main), ["ngrams"])[1]
 
 
 @pytest.mark.parametrize("name", sorted(ngrams.commands))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from spd_lsp.lsp import session
 from spd_lsp.lsp.worker import CancellationToken, Worker
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
+from tests.lsp.lsp_client import session as new_session
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
 
@@ -175,6 +177,24 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
         editor.send(cursor(1, 4, "file:///code/other.py"))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
+
+
+async def test_where_the_cursor_rested_while_the_model_was_loaded_is_read_once_it_is_there():
+    completer = FakeCompleter()
+    gate = threading.Event()
+
+    def load(settings: Settings, report: object) -> FakeCompleter:
+        assert gate.wait(TIMEOUT)
+        return completer
+
+    async with new_session(load) as editor:
+        await editor.start()
+        editor.open("a = 1\nx = \n")
+        editor.send(cursor(1, 4))
+        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
+        gate.set()
+        await until(lambda: completer.prefetched)
+        assert completer.prefetched == [("a = 1\nx = \n", 10)]
 
 
 async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():

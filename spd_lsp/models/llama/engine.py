@@ -24,7 +24,7 @@ from spd_lsp.models.checkpoint.limits import check_memory, free_memory
 from spd_lsp.models.llama.context import LlamaContext, Slot, Stopped
 from spd_lsp.models.llama.gguf_file import TokenEmbeddings
 from spd_lsp.models.llama.library import ALL_LAYERS, load_library
-from spd_lsp.models.llama.model import LlamaModel, opening
+from spd_lsp.models.llama.model import LlamaModel, loaded, opening
 
 _LARGE = 500_000_000  # bytes of weights, beyond which a second of a CPU reads fewer tokens than a chunk has
 _LARGE_CHUNK = 16
@@ -45,8 +45,8 @@ def open_gguf(path: Path, device: str = "auto", report: Callable[[str], None] = 
     check_memory(path.name, sum(part.stat().st_size for part in find_parts(path)), free_memory())
     report(f"loading {path.name} in llama.cpp")
     uses_gpu = has_gpu and device != "cpu"
-    with opening(path):
-        model = LlamaModel(path, ALL_LAYERS if uses_gpu else 0)
+    with opening(path) as state:
+        model = loaded[state] = LlamaModel(path, ALL_LAYERS if uses_gpu else 0)
         if not model.predicts_next_token:
             raise UserError(
                 f"{path.name} is a {model.metadata('general.architecture')} model, which does not predict the "
@@ -76,7 +76,7 @@ class LlamaEngine(Engine):
         super().__init__()
         if device == "gpu":
             self.chunk = 512
-        elif sum(part.stat().st_size for part in find_parts(model.path)) > _LARGE:
+        elif model.file_size > _LARGE:
             self.chunk = _LARGE_CHUNK
 
     def new_cache(self) -> SequenceCache | StateCache:

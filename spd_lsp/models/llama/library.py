@@ -35,7 +35,7 @@ MAX_SEQUENCES = 256  # of one context, as the library is compiled
 UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED = (
     1 << bit for bit in range(5)
 )  # kinds of a token; it may have more
-_READ = 0  # a file into memory: a mapped one that somebody cuts short ends this process
+_READ, _MAPPED = 0, 1  # modes of loading
 _ERROR = 4  # level of a log message
 _ROOM = ("later_fields", c_uint8 * 128)  # of a newer library, which must not write beyond the structure
 
@@ -250,11 +250,11 @@ def last_error() -> str:
     return messages[0].partition(": ")[2] or messages[0] if messages else "no reason given"
 
 
-def model_settings(gpu_layers: int = 0, *, vocab_only: bool = False) -> ModelSettings:
+def model_settings(gpu_layers: int, *, vocab_only: bool, mapped: bool) -> ModelSettings:
     """How to load a model, with this many layers on the GPU, or its vocabulary alone."""
     settings: ModelSettings = load_library().llama_model_default_params()
     settings.n_gpu_layers = gpu_layers
-    settings.load_mode = _READ
+    settings.load_mode = _MAPPED if mapped else _READ
     settings.vocab_only = vocab_only
     return settings
 

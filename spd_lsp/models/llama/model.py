@@ -8,23 +8,29 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import platformdirs
 
 from ngram_builders.errors import UserError
 from spd_lsp.first_use import first_use
+from spd_lsp.models.checkpoint.gguf_parts import find_parts
 from spd_lsp.models.llama.library import last_error, load_library, model_settings
 
 _MAX_VALUE = 1 << 12  # bytes of a metadata value
+# Bytes of weights that each process reads into memory of its own. More are mapped: they open a second sooner, and
+# a second process takes next to nothing; but whoever cuts the file short while it is used ends the processes.
+_READ_BYTES = 1 << 28
 
 
 class LlamaModel:
-    """The weights of a GGUF file, read into memory, and its vocabulary; or its vocabulary alone."""
+    """The weights of a GGUF file and its vocabulary; or its vocabulary alone."""
 
     def __init__(self, path: Path, gpu_layers: int = 0, *, vocab_only: bool = False) -> None:
         self.path = path
         self.library = load_library()
-        settings = model_settings(gpu_layers, vocab_only=vocab_only)
+        self.file_size = sum(part.stat().st_size for part in find_parts(path))
+        settings = model_settings(gpu_layers, vocab_only=vocab_only, mapped=self.file_size > _READ_BYTES)
         last_error()  # of whatever was opened before
         self.pointer = self.library.llama_model_load_from_file(str(path).encode(), settings)
         if not self.pointer:
@@ -57,9 +63,15 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace")
 
 
+loaded: WeakValueDictionary[str, LlamaModel] = WeakValueDictionary()  # with weights, by what `opening` yields
+
+
 @contextmanager
-def opening(path: Path) -> Iterator[None]:
-    """Open a file within: llama.cpp may end the process, and then the next one leaves the file alone."""
+def opening(path: Path) -> Iterator[str]:
+    """Open a file within: llama.cpp may end the process, and then the next one leaves the file alone.
+
+    Yields what identifies the file's content.
+    """
     try:
         status = path.stat()
     except OSError as error:
@@ -67,4 +79,4 @@ def opening(path: Path) -> Iterator[None]:
     folder = platformdirs.user_cache_path("spd-lsp", appauthor=False) / "first-use"
     state = f"{path} {status.st_size} {status.st_mtime_ns} {version('xllamacpp')}"
     with first_use(folder, f"the model {path.name}", state):
-        yield
+        yield state

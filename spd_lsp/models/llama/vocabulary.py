@@ -13,23 +13,19 @@ import numpy.typing as npt
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import usable_cores
 from spd_lsp.models.llama.library import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from spd_lsp.models.llama.model import LlamaModel, opening
-from spd_lsp.models.vocabulary import Vocabulary
+from spd_lsp.models.llama.model import LlamaModel, loaded, opening
+from spd_lsp.models.vocabulary import Vocabulary, byte_level_piece, fingerprint_of, is_byte_level
 
 _MAX_PIECE = 1 << 12  # bytes
-_FILL_MARKS = (
-    " <PRE>",
-    " <SUF>",
-    " <MID>",
-)  # of Code Llama, as llama.cpp's converter writes them if they are text
+_FILL_MARKS = (" <PRE>", " <SUF>", " <MID>")  # of Code Llama, as the converter writes them if they are text
 
 
 class LlamaVocabulary(Vocabulary):
-    """A GGUF file without its weights."""
+    """That of a GGUF file: of the loaded model, if there is one, or without its weights."""
 
     def __init__(self, path: Path) -> None:
-        with opening(path):
-            self.model = LlamaModel(path, vocab_only=True)
+        with opening(path) as state:  # reading a large vocabulary takes most of a second
+            self.model = loaded.get(state) or LlamaModel(path, vocab_only=True)
         self.library = library = self.model.library
         self.pointer = pointer = self.model.vocabulary
         kinds = np.array([library.llama_vocab_get_attr(pointer, i) for i in range(self.model.size)])
@@ -37,7 +33,9 @@ class LlamaVocabulary(Vocabulary):
         if not self.ids:
             raise UserError(f"{path} has no vocabulary; choose a file that llama.cpp's converter wrote")
         self.marks = self._marks(kinds)
-        self.pieces = self._pieces()
+        names = [(self._name(i), i) for i in self.ids]
+        self.pieces = self._pieces(names, (kinds & NORMAL != 0).tolist())
+        self.fingerprint = fingerprint_of(names, self.encode)
         self.opening = [int(library.llama_vocab_bos(pointer))] if library.llama_vocab_get_add_bos(pointer) else []
         self.config = {
             "model_type": self.model.metadata("general.architecture"),
@@ -59,13 +57,9 @@ class LlamaVocabulary(Vocabulary):
         with ThreadPoolExecutor(usable_cores()) as pool:
             yield from pool.map(self.encode, texts)
 
-    def named(self) -> list[tuple[str, int]]:
-        """As in `Vocabulary`."""
-        return [(self._name(i), i) for i in self.ids]
-
     def _name(self, i: int) -> str:
-        name = self.library.llama_vocab_get_text(self.pointer, i).decode("utf-8", "replace")
-        return str(name)
+        name: str = self.library.llama_vocab_get_text(self.pointer, i).decode("utf-8", "replace")
+        return name
 
     def _marks(self, kinds: npt.NDArray[np.int64]) -> dict[str, int]:
         """The tokens that mark something.
@@ -81,11 +75,16 @@ class LlamaVocabulary(Vocabulary):
         names = {i: self._name(i) for i in sorted(marks)}
         return {name.replace(" ", "▁") if name in _FILL_MARKS else name: i for i, name in names.items()}
 
-    def _pieces(self) -> list[bytes]:
+    def _pieces(self, names: Sequence[tuple[str, int]], normal: Sequence[bool]) -> list[bytes]:
         """The bytes of each id up to the last one in use: some models have more rows than tokens."""
         buffer = ctypes.create_string_buffer(_MAX_PIECE)
         pieces = [b""] * (self.ids[-1] + 1)
-        for i in set(self.ids) - set(self.marks.values()):
+        marks = set(self.marks.values())
+        if is_byte_level([name for name, _ in names]):  # asking llama.cpp takes three times as long
+            for name, i in names:
+                pieces[i] = b"" if i in marks else byte_level_piece(name) if normal[i] else name.encode()
+            return pieces
+        for i in set(self.ids) - marks:
             size = self.library.llama_token_to_piece(self.pointer, i, buffer, _MAX_PIECE, 0, True)
             pieces[i] = ctypes.string_at(buffer, max(0, size))
         return pieces

@@ -11,7 +11,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama import engine, library
+from spd_lsp.models.llama import engine, library, model
 from spd_lsp.models.llama.gguf_file import describe
 from spd_lsp.models.llama.library import load_library
 from spd_lsp.models.load import load, load_vocabulary
@@ -50,6 +50,26 @@ def test_a_library_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(library, "version", lambda name: "2026.11.1")
     with pytest.raises(UserError, match=r"xllamacpp 2026\.11\.1 may have other structures"):
         load_library.__wrapped__()
+
+
+def test_the_vocabulary_of_a_loaded_model_is_not_read_again(file):
+    engine = load(file)
+    assert load_vocabulary(file).model is engine.context.model
+    del engine
+    assert load_vocabulary(file).encode("x = 1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mapped files are read from /proc")
+def test_large_weights_are_mapped_and_compute_the_same(file, monkeypatch):
+    def is_mapped() -> bool:
+        return file.name in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+    expected = load(file).prefill([1, 2, 3])
+    assert not is_mapped()
+    monkeypatch.setattr(model, "_READ_BYTES", 0)
+    engine = load(file)
+    assert is_mapped()
+    assert np.array_equal(engine.prefill([1, 2, 3]), expected)
 
 
 def test_what_a_list_of_models_shows(gguf_folder):

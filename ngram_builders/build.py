@@ -102,9 +102,8 @@ def build(
 ) -> BuildSummary:
     """Sort the sources of some repositories into a table and install it, named after the folder by default.
 
-    encode turns texts into ids without end of text. The same files give the same table, byte for byte. Files that
-    have not changed since the last build are not read or tokenized again, unless fresh. model is recorded for
-    rebuilds.
+    encode turns texts into ids without end of text. Files that have not changed since the last build are not read
+    or tokenized again, unless fresh. model is recorded for rebuilds.
     """
     started = time.perf_counter()
     survey_ns = time.time_ns()
@@ -176,8 +175,7 @@ def _split_into_shards(
 ) -> list[list[FileState]]:
     """Split files, in the order of their digests, into shards of so many tokens at most, or of one text."""
     shards: list[list[FileState]] = []
-    tokens = 0
-    last = None
+    tokens, last = 0, b""
     for state in sorted(files, key=lambda state: (state.digest, state.file.path)):
         if state.digest != last:
             count = token_counts[state.digest] + 2  # with its boundaries
@@ -236,11 +234,9 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     if name in known and known[name].roots not in ((), folders):
         del names[1]  # the model's name would not tell this repository from the other
 
-    def is_own(table: NgramTable) -> bool:
-        return not (fingerprint and is_for_another_model(table, model, fingerprint))
-
-    own = (name for name in names if name in known and known[name].roots == folders and is_own(known[name]))
-    free = (name for name in names if name not in known or (not known[name].roots and is_own(known[name])))
+    others = {one for one in known if fingerprint and is_for_another_model(known[one], model, fingerprint)}
+    own = (one for one in names if one in known.keys() - others and known[one].roots == folders)
+    free = (one for one in names if one not in known or (not known[one].roots and one not in others))
     return next(chain(own, free), names[-1])
 
 

@@ -220,8 +220,8 @@ class Registry:
         """A value that changes whenever a table is built, assigned or removed; costs a stat per table."""
         stamps = [file_stamp(self.folder / _ASSIGNMENTS_FILE)]
         with suppress(OSError):
-            tables = (entry for entry in os.scandir(self.folder) if entry.is_dir())  # the usage record is no table
-            stamps += sorted(file_stamp(Path(entry.path) / INDEX_FILE) for entry in tables)
+            folders = (entry for entry in os.scandir(self.folder) if entry.is_dir())  # not the record of usage
+            stamps += sorted(file_stamp(Path(folder) / INDEX_FILE) for folder in folders)
         return tuple(stamps)
 
     # --- folders that editors opened ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 project = html_title = "spd-lsp"
@@ -18,6 +19,7 @@ include_patterns = [
     "spd_lsp/**.md",
 ]
 exclude_patterns = ["spd_lsp/training/card.md"]  # a template
+myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4
 html_theme = "furo"
 autodoc_member_order = "bysource"
@@ -30,6 +32,13 @@ def _mark_parameters(app: object, what: str, name: str, obj: object, options: ob
         lines[:] = [re.sub(r"^(\w+): ", r":param \1: ", line).replace("**", r"\*\*") for line in lines]
 
 
+def _lead_to_the_readme(app: Any, error: Exception | None) -> None:
+    """Make the README the site's front page."""
+    front = '<!doctype html><meta http-equiv="refresh" content="0; url=README.html"><title>spd-lsp</title>'
+    Path(app.outdir, "index.html").write_text(front, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
-    """Connect the step above."""
+    """Connect the steps above."""
     app.connect("autodoc-process-docstring", _mark_parameters)
+    app.connect("build-finished", _lead_to_the_readme)

@@ -5,6 +5,7 @@ const vscode = require("vscode");
 const { Ghost } = require("./ghost.js");
 const { Commands } = require("./menu.js");
 const { OwnEnvironment } = require("./environment.js");
+const { LargerModel } = require("./larger_model.js");
 const { Models } = require("./models.js");
 const { NotInstalled, folderPaths } = require("./server.js");
 const { NextEdits } = require("./next_edits.js");
@@ -68,7 +69,10 @@ async function activate(context) {
   }
 
   const nextEdits = new NextEdits(session);
-  const commands = new Commands(session, status, log, () => install(), new Models(session, log, installAll), ghost, words);
+  const models = new Models(session, log, installAll);
+  const larger = new LargerModel(context.globalState, () => models.choose());
+  status.onRecord = (record) => larger.note(record);
+  const commands = new Commands(session, status, log, () => install(), models, ghost, words);
   const handlers = { ...commands.handlers, ...nextEdits.handlers };
   context.subscriptions.push(
     log,

@@ -12,6 +12,7 @@ class StatusItem {
     this.session = session;
     this.record = undefined; // the server's last answer
     this.asking = undefined; // the request that is under way
+    this.onRecord = async () => {}; // called with each answer of the server
     this.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
     this.item.name = "spd-lsp";
     this.item.command = "spd-lsp.menu";
@@ -52,6 +53,7 @@ class StatusItem {
 
   show(record) {
     this.record = record;
+    record && this.onRecord(record).catch(() => {}); // the window may be closing
     const { icon, text, lines } = summary(this.known);
     const list = lines.map((line) => `- ${line.replace(/[\\`*_{}[\]<>()#!|]/g, "\\$&")}`).join("\n");
     this.item.text = `$(${icon}) ${text}`;

@@ -19,6 +19,9 @@ function M.describe(status)
   end
   if type(status.model) == "string" and status.model ~= "" then
     add("model: %s", status.model)
+    if status.model == "starter" then
+      add("a larger model completes more lines: see :SpdModel")
+    end
   end
   if type(status.tables) == "table" and #status.tables > 0 then
     add("n-grams: %s", table.concat(status.tables, ", "))

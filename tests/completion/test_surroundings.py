@@ -212,7 +212,7 @@ def test_the_worst_text_and_the_worst_draft_take_little_time(line: str):
             (context_at(after=")", left="f(", language=language), line),
         ]
         for place, draft in places:
-            assert any(seconds(draft, place) < 0.5 for _ in range(2))
+            assert any(seconds(draft, place) < 3 for _ in range(2))  # linear ones take .1, others minutes
 
 
 def seconds(draft: str, place: Context) -> float:

@@ -67,8 +67,9 @@ def test_the_text_that_follows_a_cursor_may_follow_it(tokens):
 
 @pytest.mark.slow
 def test_the_text_that_follows_any_cursor_may_follow_it(tokens):
-    """SentencePiece vocabularies cut anywhere: there, a few texts begin with a token that is not taken back."""
-    assert len(find_excluded(tokens, step=1)) <= (8 if tokens.puts_blank_first else 0)
+    """SentencePiece vocabularies cut anywhere: there, a text in 500 may begin with a token not taken back."""
+    places = sum(len(cursors(text)) for text in SNIPPETS.values())
+    assert len(find_excluded(tokens, step=1)) <= (places / 500 if tokens.puts_blank_first else 0)
 
 
 @pytest.mark.slow

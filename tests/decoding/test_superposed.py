@@ -194,8 +194,8 @@ class Recorder:
     def prefill(self, ids, check):
         return self._record(ids, None, self.model.prefill(ids))
 
-    def step(self, ids, weights):
-        return self._record(ids, weights, self.model.step(ids, weights))
+    def step(self, ids, weights, wanted=None):
+        return self._record(ids, weights, self.model.step(ids, weights, wanted))
 
     def _record(self, ids, weights, logits):
         self.asked.append((list(ids), weights, logits))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ngram_builders.arrays import F64
 from ngram_builders.errors import UserError
-from spd_lsp.completion.ranking import MIN_PROBABILITY, UNWRITTEN, Match
+from spd_lsp.completion.ranking import FORESEEN, MIN_PROBABILITY, UNWRITTEN, Match
 from spd_lsp.evaluation.quality.report import Record
 
 _BINS = 10  # of the calibration error
@@ -89,7 +89,7 @@ def cross_validated(candidates: Candidates) -> F64:
     for package in np.unique(candidates.package):
         own = candidates.package == package
         weights = fit_logistic(candidates.factors[~own], candidates.right[~own])
-        predicted[own] = _logistic(candidates.factors[own] @ weights)
+        predicted[own] = FORESEEN * _logistic(candidates.factors[own] @ weights)
     return predicted
 
 

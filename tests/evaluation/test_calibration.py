@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.ranking import WITH_NGRAMS, Match, calibrate
+from spd_lsp.completion.ranking import FORESEEN, WITH_NGRAMS, Match, calibrate
 from spd_lsp.evaluation.calibration import (
     calibration_error,
     cross_validated,
@@ -59,7 +59,7 @@ def test_what_is_said_is_the_product_formula():
     found = evidence(50)
     seen = read_candidates([record("a", [["x", *one] for one in found]), record("b", [["y", 0.5, None]])], ARM)
     expected = [*probabilities(found), calibrate(0.5, None, WITH_NGRAMS)]
-    assert 1 / (1 + np.exp(-seen.factors @ np.array(WITH_NGRAMS))) == pytest.approx(expected)
+    assert FORESEEN / (1 + np.exp(-seen.factors @ np.array(WITH_NGRAMS))) == pytest.approx(expected)
 
 
 def test_calibration_gains_where_it_was_not_fitted():

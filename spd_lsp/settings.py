@@ -70,9 +70,8 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "the model: `starter` (bundled), the full path of a GGUF file or a model's folder, `ollama:NAME`, "
-        "`hf:OWNER/NAME:QUANTIZATION`, a Hugging Face id, a model server's `http://HOST:PORT`, or `none` "
-        "(only your code)",
+        "the model: `starter` (bundled), `none` (only your code), a name from `spd-lsp models`, a full path, a "
+        "Hugging Face id, or a model server's `http://HOST:PORT`",
         is_valid=_is_model,
         allowed="`starter`, `none`, the full path of a folder or GGUF file, a Hugging Face id, or an "
         "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",
@@ -128,21 +127,20 @@ class Settings:
 
     decoder: str = _setting(
         "auto",
-        "how drafts are generated: `superposed` (they share each forward pass), `best-first` (a pass extends the "
-        "likeliest draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
+        "`superposed` (a forward pass extends all drafts), `best-first` (it extends the likeliest draft), or "
+        "`auto`: `best-first` in llama.cpp, else `superposed`",
         choices=("auto", "superposed", "best-first"),
         in_editors=False,
     )
     interpolation: str = _setting(
         "linear",
-        "how the model and n-grams are combined: `linear` (both propose tokens) or `paper` (the formula of "
-        "Superposed Decoding)",
+        "mixture of model and n-grams: `linear` (both propose tokens) or `paper` (Superposed Decoding's formula)",
         choices=("linear", "paper"),
         in_editors=False,
     )
     ranking: str = _setting(
         "probability",
-        "rank drafts by the `probability` of the whole text, or by the `mean` per token as in the paper",
+        "order of drafts: by `probability` of the whole text, or by `mean` per token as in the paper",
         choices=("probability", "mean"),
         in_editors=False,
     )
@@ -157,7 +155,7 @@ class Settings:
         in_editors=False,
     )
     candidates: int = _setting(
-        20, "number of the model's likeliest tokens considered at each step", low=1, high=1000, in_editors=False
+        20, "number of tokens that the model proposes at each step", low=1, high=1000, in_editors=False
     )
     ngram_weight: float = _setting(
         1.0,

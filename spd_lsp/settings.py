@@ -127,8 +127,8 @@ class Settings:
 
     decoder: str = _setting(
         "auto",
-        "`superposed` (a forward pass extends all drafts), `best-first` (it extends the likeliest draft), or "
-        "`auto`: `best-first` in llama.cpp, else `superposed`",
+        "decoding method: `superposed` (a pass extends all drafts), `best-first` (a pass extends the likeliest "
+        "draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
         choices=("auto", "superposed", "best-first"),
         in_editors=False,
     )

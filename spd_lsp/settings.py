@@ -70,22 +70,21 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "the model that completes: `starter`, which is bundled; the full path of a GGUF file or of a model's "
-        "folder; `ollama:NAME`, `hf:OWNER/NAME:QUANTIZATION` or a Hugging Face id; a model server's "
-        "`http://HOST:PORT`; or `none`: your code alone",
+        "the model: `starter` (bundled), `none` (only your code), a name from `spd-lsp models`, a full path, a "
+        "Hugging Face id, or a model server's `http://HOST:PORT`",
         is_valid=_is_model,
         allowed="`starter`, `none`, the full path of a folder or GGUF file, a Hugging Face id, or an "
         "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",
     )
     device: str = _setting(
         "auto",
-        "where the model runs: `auto`, `cpu`, `cuda`, `cuda:1` ..., or `mps`",
+        "device that runs the model: `auto`, `cpu`, `cuda`, `cuda:1` ..., or `mps`",
         is_valid=lambda name: DEVICE_NAME.fullmatch(name) is not None,
         allowed="auto, cpu, mps, cuda or cuda:N",
     )
     threads: int = _setting(
         0,
-        "maximum number of threads for the model; 0: as many as there are cores that other programs leave free",
+        "maximum number of threads for the model; 0: one for each core that other programs leave free",
         low=0,
         high=256,
     )
@@ -98,55 +97,50 @@ class Settings:
     )
     min_probability: float = _setting(
         0.02,
-        "while you type, show no completion first that is less likely than this to be exactly right",
+        "minimum probability of the first completion while you type",
         low=0.0,
         high=1.0,
     )
-    automatic: bool = _setting(True, "offer completions while you type; else only when you ask for them")
-    delay: int = _setting(
-        0, "while you type, complete only once no key came for so many milliseconds", low=0, high=10_000
-    )
-    automatic_menu: bool = _setting(
-        False, "open the completion menu while you type even in editors that show ghost text"
-    )
-    one_line: bool = _setting(False, "offer one line at most, never a whole block")
+    automatic: bool = _setting(True, "offer completions while you type; `false`: only on request")
+    delay: int = _setting(0, "while you type, wait this many milliseconds for another key", low=0, high=10_000)
+    automatic_menu: bool = _setting(False, "open the menu while you type, also in editors with ghost text")
+    one_line: bool = _setting(False, "offer at most one line, never a block")
     next_edits: bool = _setting(
-        True, "after two like edits, propose the other places in the file where the same change is wanted"
+        True, "after two similar edits, propose the same change at other places in the file"
     )
     disabled_languages: tuple[str, ...] = _setting(
         _PROSE_LANGUAGES,
-        "languages in which nothing is completed, such as `Python` or `shellscript`",
+        "languages without completions, such as `Python` or `shellscript`",
         workspace=True,
     )
     indexing: str = _setting(
         "folders",
-        "what is indexed in the background: the `folders` that you open, or nothing (`off`)",
+        "index the `folders` that you open, in the background, or nothing (`off`)",
         choices=("folders", "off"),
     )
     data_dir: str = _setting(
         "",
-        "full path of the folder for the tables of your code; empty: the user's data folder",
+        "full path of the folder for n-gram tables; empty: your data folder",
         is_valid=_is_data_folder,
         allowed="the full path of a folder",
     )
 
     decoder: str = _setting(
         "auto",
-        "how drafts are generated: `superposed` (they share each forward pass), `best-first` (a pass extends the "
-        "likeliest draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
+        "decoding method: `superposed` (a pass extends all drafts), `best-first` (a pass extends the likeliest "
+        "draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
         choices=("auto", "superposed", "best-first"),
         in_editors=False,
     )
     interpolation: str = _setting(
         "linear",
-        "how the model and n-grams are combined: `linear` (both propose tokens) or `paper` (the formula of "
-        "Superposed Decoding)",
+        "mixture of model and n-grams: `linear` (both propose tokens) or `paper` (Superposed Decoding's formula)",
         choices=("linear", "paper"),
         in_editors=False,
     )
     ranking: str = _setting(
         "probability",
-        "rank drafts by the `probability` of the whole text, or by the `mean` per token as in the paper",
+        "order of drafts: by `probability` of the whole text, or by `mean` per token as in the paper",
         choices=("probability", "mean"),
         in_editors=False,
     )
@@ -161,11 +155,11 @@ class Settings:
         in_editors=False,
     )
     candidates: int = _setting(
-        20, "number of the model's likeliest tokens considered at each step", low=1, high=1000, in_editors=False
+        20, "number of tokens that the model proposes at each step", low=1, high=1000, in_editors=False
     )
     ngram_weight: float = _setting(
         1.0,
-        "how much your code counts against the model (a factor on its odds); the surer the model is, the less",
+        "how strongly your code influences completions; 0: not at all",
         low=0.0,
         high=100.0,
     )
@@ -178,8 +172,8 @@ class Settings:
     )
     fill_format: str = _setting(
         "auto",
-        "how the text right of the cursor enters the prompt: `auto`, the format of a family of models "
-        "(spd-lsp doctor names it), or `none`",
+        "prompt format of the text after the cursor: `auto`, a model family's (`spd-lsp doctor` names it), "
+        "or `none`",
         choices=("auto", *_FILL_FORMATS, NO_FILL_FORMAT),
     )
     reset_every: int = _setting(

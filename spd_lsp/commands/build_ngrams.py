@@ -42,10 +42,10 @@ _PATH = click.Path(path_type=Path)
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why FILE is included or skipped.")
 @click.option("--corpus", "corpora", multiple=True, metavar="ADDRESS", help="Build from a corpus. Repeatable.")
 @click.option(
-    "--executor", type=click.Choice(("local", "slurm", "ray")), help="Scheduler of the tasks of a corpus."
+    "--executor", type=click.Choice(("local", "slurm", "ray")), help="With --corpus: scheduler of the tasks."
 )
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Number of its tasks that run at once.")
-@click.option("--folder", metavar="DIR", type=_PATH, help="Its working folder. All machines must share it.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="With --corpus: number of parallel tasks.")
+@click.option("--folder", metavar="DIR", type=_PATH, help="With --corpus: working folder that all machines share.")
 @click.option(
     "--slurm", multiple=True, metavar="NAME=VALUE", help="Option for sbatch, such as partition=cpu. Repeatable."
 )

@@ -32,7 +32,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 @model_options
 @setting_option("--max-tokens")
 @setting_option("--decoder")
-@click.option("--while-typing", is_flag=True, help="Show only what an editor would show unasked.")
+@click.option("--while-typing", is_flag=True, help="Show only what an editor would offer while you type.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change any setting. Repeatable.")
 @click.option("--ngrams/--no-ngrams", default=True, help="Use the n-gram tables (default) or only the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

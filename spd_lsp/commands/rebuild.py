@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @click.command("rebuild", epilog=help_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--model", "reader", metavar="M", help="Model that is to read them (default: each table's own).")
+@click.option("--model", "reader", metavar="M", help="Model that will use them (default: each table's own).")
 @click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
 @with_settings

@@ -32,7 +32,7 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     metavar="[PATH]",
     is_flag=False,
     flag_value="",
-    help="Listen on a Unix socket for you alone; editors share one model.",
+    help="Listen on a Unix socket that only you can access. Editors share one model.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics. Requires --socket.")
 @click.option(

@@ -48,7 +48,7 @@ def export_tables(settings: Settings, names: tuple[str, ...], target: Path, repl
 @click.command("import", epilog=help_example("import team.ngt --name team"))
 @click.argument("file", type=_PATH)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
-@click.option("--model", "reader", metavar="M", help="Refuse a table of another tokenizer than this model's.")
+@click.option("--model", "reader", metavar="M", help="Refuse a table for another tokenizer than this model's.")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
 @with_settings
 def import_file(settings: Settings, file: Path, name: str | None, reader: str | None, replace: bool) -> None:

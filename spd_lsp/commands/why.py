@@ -29,7 +29,7 @@ _SHOWN_WIDTH = 100  # of a line
 @click.command("why", epilog=help_example("why 'return self.registry.find(name)'"))
 @click.argument("text")
 @click.option("--name", "names", metavar="NAME", multiple=True, help="Search only this table. Repeatable.")
-@click.option("--file", type=click.Path(path_type=Path), help="Search its tables (default: those of this folder).")
+@click.option("--file", type=click.Path(path_type=Path), help="Search this file's tables (default: the folder's).")
 @model_option("Model that wrote TEXT.")
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with all places.")
 @with_settings

@@ -235,14 +235,14 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
     "parts",
     multiple=True,
     metavar="PART",
-    help="Only this: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
+    help="Run only this part: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
 )
 def paper(
     repos: tuple[Path, ...], model: str, device: str, prose: bool, parts: tuple[str, ...], **numbers: int
 ) -> None:
     """Repeat the experiments of the paper on Superposed Decoding.
 
-    Passages are drawn from one file of REPO in six, n-grams from the others. The model judges its own drafts.
+    One file in six supplies the passages, the others supply n-grams. The model judges its own drafts.
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper import PARTS, paper_tables, read_passages

@@ -19,7 +19,7 @@ from spd_lsp.training.train import Progress, TrainingPlan
 def _in_work_folder(command: Callable[..., None]) -> Callable[..., None]:
     """Add the folder of every step."""
     kind = click.Path(file_okay=False, path_type=Path)
-    work = click.option("--work", required=True, type=kind, help="Folder for all that is made; some 4 GB.")
+    work = click.option("--work", required=True, type=kind, help="Working folder (about 4 GB).")
     return work(command)
 
 
@@ -34,10 +34,10 @@ def main() -> None:
     "--listing",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     default=LISTING,
-    help="Packages to fetch (default: corpus.txt); evaluation_packages.txt lists what a model is judged on.",
+    help="List of packages (default: corpus.txt). evaluation_packages.txt lists those of the evaluation.",
 )
 def corpus(work: Path, listing: Path) -> None:
-    """Fetch packages and keep their sources; what was fetched before is not fetched again."""
+    """Download packages and keep their sources. Earlier downloads are reused."""
     for source in gather(listing, work / "archives", work / "corpus"):
         result = source.skipped or f"{source.files} files, {source.bytes / 1e6:.1f} MB"
         click.echo(f"{source.language}: {source.name} {source.version}: {result}")
@@ -61,10 +61,10 @@ def rows(work: Path) -> None:
 @main.command()
 @_in_work_folder
 @click.option("--threads", default=1, show_default=True, help="Processor threads.")
-@click.option("--tokens", default=730_080, show_default=True, help="Tokens to learn from.")
-@click.option("--decay", default=300_000, show_default=True, help="Last tokens, over which the rate falls to 0.")
+@click.option("--tokens", default=730_080, show_default=True, help="Number of training tokens.")
+@click.option("--decay", default=300_000, show_default=True, help="Last tokens, with a falling rate.")
 def train(work: Path, threads: int, tokens: int, decay: int) -> None:
-    """Train, or resume training; an interrupted run loses 40 steps at most."""
+    """Train or resume training. An interrupted run loses at most 40 steps."""
     torch.set_num_threads(threads)
     with progress() as show:
 

@@ -63,9 +63,9 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
     raise UserError(
-        f"there is no model {model!r}; name a model's folder or a GGUF file as a path such as ./mine, a Hugging Face "
-        "id such as Qwen/Qwen2.5-Coder-0.5B, ollama:NAME, hf:OWNER/NAME:QUANTIZATION, a server's http://HOST:PORT, "
-        "or `starter` (`spd-lsp models` lists what is here)"
+        f"there is no model {model!r}; name a model's folder or a GGUF file as a path such as ./mine, a Hugging "
+        "Face id such as Qwen/Qwen2.5-Coder-0.5B, ollama:NAME, hf:OWNER/NAME:QUANTIZATION, a server's "
+        "http://HOST:PORT, or `starter` (`spd-lsp models` lists what is here)"
     )
 
 

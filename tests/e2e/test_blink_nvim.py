@@ -44,9 +44,9 @@ end, require("blink.cmp.completion.list").items)
 """
 
 
-@pytest.mark.parametrize("keys", ["<C-n><CR>", "<CR>"])
+@pytest.mark.parametrize("chooses", [True, False])
 def test_drafts_are_listed_in_their_order_and_enter_takes_only_what_was_chosen(
-    tmp_path: Path, own_folders: None, keys: str
+    tmp_path: Path, own_folders: None, chooses: bool
 ):
     (tmp_path / "init.lua").write_text(INIT)
     (tmp_path / "names.py").write_text(BEFORE)
@@ -64,8 +64,14 @@ def test_drafts_are_listed_in_their_order_and_enter_takes_only_what_was_chosen(
             editor.type(char)
         shown = wait_until("drafts are shown", menu)
         assert [order for _, order, _ in shown] == [f"{number:04}" for number in range(len(shown))]
-        editor("input", keys)
-        after = f"{shown[0][2]}\n" if "<C-n>" in keys else "en\n    "  # Enter indents the new line
-        wait_until("the first, or a new line, is inserted", lambda: editor.text.startswith(f"{BEFORE}os.{after}"))
+        inserted = "en\n    "  # Enter indents the new line
+        if chooses:
+            inserted = f"{shown[0][2]}\n"
+            editor("input", "<C-n>")
+            wait_until("the first is chosen", lambda: editor.text == f"{BEFORE}os.{inserted}")
+        editor("input", "<CR>")
+        wait_until("the menu is closed", lambda: not editor.lua(MENU))
+        wait_until("it is inserted once", lambda: editor.text.startswith(f"{BEFORE}os.{inserted}"))
+        assert chooses == (editor.cursor[0] == 4)
     finally:
         editor.quit()

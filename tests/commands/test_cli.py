@@ -100,10 +100,12 @@ def test_what_needs_torch_says_how_to_install_it(program):
     (program.parent / "model.safetensors").touch()
     done = run_without_torch("complete", "--model", str(program.parent), f"{program}:1:1")
     assert done.returncode == 1
-    assert re.search(r"(?m)^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
-        done.stderr
-    )
+    needs = r"needs torch and transformers, .*; run: .*spd-lsp\[models\]"
+    assert re.search(rf"(?m)^Error: .*{needs}", done.stderr), done.stderr
     assert "Traceback" not in done.stderr
+    script = WITHOUT_TORCH.replace("main()", "import spd_lsp; spd_lsp.superposed_decoding")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert re.search(rf"ModuleNotFoundError: spd_lsp.superposed_decoding {needs}", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))

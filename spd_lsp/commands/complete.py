@@ -112,7 +112,7 @@ def _read_source(path: Path, *, stdin: bool) -> str:
     try:
         content = sys.stdin.buffer.read() if stdin else path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}; name a text file") from error
     if b"\0" in content:
         raise UserError(f"{path} is a binary file; name a text file")
     try:

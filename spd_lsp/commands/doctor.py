@@ -68,7 +68,7 @@ def _check_choices(choices: Choices) -> Iterator[Finding]:
     for name, origin in choices.origins.items():
         if (value := getattr(choices.settings, name)) != FIELDS[name].default:
             yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")
-    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *FIELDS["disabled_languages"].default}
+    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *Settings().disabled_languages}
     for language in choices.settings.disabled_languages:
         if language.casefold() not in known and (near := get_close_matches(language.casefold(), known, 1, 0.8)):
             text = f"no language is called {language!r}; did you mean {near[0]!r}?"

@@ -23,6 +23,11 @@ def __getattr__(name: str) -> object:
     """A name of the package, imported when it is first used: some of them take seconds."""
     if name not in _HOMES:
         raise AttributeError(f"module 'spd_lsp' has no attribute {name!r}")
+    if name == "superposed_decoding":
+        from spd_lsp.extras import missing_for_models
+
+        if missing := missing_for_models():
+            raise ModuleNotFoundError(f"spd_lsp.superposed_decoding {missing}")
     return getattr(import_module(_HOMES[name]), name)
 
 

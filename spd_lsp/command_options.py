@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from spd_lsp.settings import FIELDS, Settings
+from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
 
 class _ConfigError(click.ClickException):
@@ -67,7 +67,13 @@ def setting_option(*names: str) -> Callable[[Callable[..., None]], Callable[...,
     low, high, choices, text = (setting.metadata[about] for about in ("low", "high", "choices", "description"))
     kind = click.Choice(choices) if choices else str if low is None else click.IntRange(low, high)
     text = f"{text[0].upper()}{text[1:].replace('`', '')}."
-    return click.option(*names, type=kind, default=setting.default, show_default=True, help=text)
+
+    def check(context: click.Context, option: click.Parameter, value: Any) -> Any:
+        if reason := invalid_reason(setting, value):
+            raise click.BadParameter(reason)
+        return value
+
+    return click.option(*names, type=kind, default=setting.default, show_default=True, help=text, callback=check)
 
 
 def model_option(description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

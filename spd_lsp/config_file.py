@@ -36,8 +36,7 @@ def read_config() -> tuple[dict[str, Any], list[str]]:
     problems = []
     for key, value in written.items():
         if key not in _KEYS:
-            known = hint(key, _KEYS) or "; editors/README.md lists the settings"
-            problems.append(f"{path}: unknown setting {key!r}{known}")
+            problems.append(f"{path}: unknown setting {key!r}{hint(key, _KEYS)}")
         elif reason := invalid_reason(_KEYS[key], value):
             problems.append(f"{path}: {key!r} {reason}")
         else:

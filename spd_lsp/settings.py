@@ -196,9 +196,9 @@ def field_name(key: str) -> str | None:
 
 
 def hint(key: str, names: Collection[str] = tuple(FIELDS)) -> str:
-    """Name the setting that an unknown key may mean. Example: `draft` -> "; did you mean 'drafts'?"."""
+    """Name the setting that an unknown key may mean, or all. Example: `draft` -> "; did you mean 'drafts'?"."""
     near = get_close_matches(key, names, 1, 0.75)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(names))}"
 
 
 def converted(value: Any, default: Any) -> Any:

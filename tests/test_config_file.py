@@ -69,11 +69,11 @@ def test_every_value_is_read_by_its_name_in_kebab_case(file: Path, tmp_path: Pat
     [
         ("draft = 5", ": unknown setting 'draft'; did you mean 'drafts'?"),
         ("maxTokens = 5", ": unknown setting 'maxTokens'; did you mean 'max-tokens'?"),
-        ("colour = 'red'", ": unknown setting 'colour'; editors/README.md lists the settings"),
+        ("colour = 'red'", ": unknown setting 'colour'; there are alpha, automatic, "),
         ("drafts = 99", ": 'drafts' must be from 1 to 16, not 99"),
         ("max-tokens = 'many'", ": 'max-tokens' must be an integer, not 'many'"),
         ("model = './mine'", ": 'model' must be `starter`, `none`, the full path"),
-        ("[python]\ndrafts = 1", ": unknown setting 'python'; editors/README.md lists the settings"),
+        ("[python]\ndrafts = 1", ": unknown setting 'python'; there are alpha, automatic, "),
     ],
 )
 def test_a_wrong_line_is_named_with_what_was_expected_and_spares_the_others(file: Path, line: str, problem: str):
@@ -123,16 +123,20 @@ def test_commands_name_what_is_wrong_and_exit_with_2_but_help_helps(file: Path, 
 
 
 def test_doctor_says_where_each_value_comes_from_and_what_is_wrong(file: Path, tmp_path: Path):
-    file.write_text("drafts = 5\nmax-tokens = 24\nautomatic = 1\n")
+    file.write_text(
+        "drafts = 5\nmax-tokens = 24\nautomatic = 1\ndisabled-languages = ['Python', 'scheem', 'jade']\n"
+    )
     done = run("--data-dir", tmp_path / "data", "doctor", SPD_LSP_MODEL="none")
-    configuration = [line.split(maxsplit=2) for line in done.stdout.splitlines()][:4]
+    configuration = [line.split(maxsplit=2) for line in done.stdout.splitlines()][:6]
     assert configuration == [
         ["error", "configuration", f"{file}: 'automatic' must be true or false, not 1"],
         ["ok", "drafts", f"5, from {file}"],
+        ["ok", "disabled-languages", f"('Python', 'scheem', 'jade'), from {file}"],
         ["ok", "data-dir", f"'{tmp_path / 'data'}', from --data-dir"],
         ["ok", "model", "'none', from SPD_LSP_MODEL"],
+        ["error", "disabled-languages", "no language is called 'scheem'; did you mean 'scheme'?"],
     ]
-    assert done.exit_code == 1 and "1 problem found" in done.stderr
+    assert done.exit_code == 1 and "2 problems found" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no variable chooses the folder")

@@ -111,6 +111,7 @@ def check_extension(package: zipfile.ZipFile, server: Path) -> None:
         "dist/extension.js",
         "icon.png",
         "drafts.png",
+        "menu.png",
         "typing.webp",
         "LICENSE.txt",
         "ThirdPartyNotices.txt",

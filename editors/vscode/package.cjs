@@ -85,12 +85,13 @@ function stage(folder, archive) {
     delete manifest[name];
   }
   const texts = {
+    ".vscodeignore": "", // all that is here is wanted; vsce warns where nobody said so
     "package.json": JSON.stringify({ ...manifest, ...repository() }, undefined, 2),
     "README.md": readme(),
     "ThirdPartyNotices.txt": thirdPartyNotices(),
     "server/constraints.txt": readArchived(archive, "constraints.txt"),
   };
-  const copies = [...["LICENSE", "icon.png", "drafts.png", "typing.webp", "dist/extension.js"].map((name) => [name, path.join(__dirname, name)])];
+  const copies = [...["LICENSE", "icon.png", "drafts.png", "menu.png", "typing.webp", "dist/extension.js"].map((name) => [name, path.join(__dirname, name)])];
   copies.push([`server/${path.basename(archive)}`, archive]);
   for (const name of ["dist", "server"]) {
     fs.mkdirSync(path.join(folder, name), { recursive: true });

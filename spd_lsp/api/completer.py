@@ -146,7 +146,7 @@ def load(
     """
     for name, value in settings.items():
         if name not in FIELDS:
-            raise TypeError(f"{name!r} is not a setting{hint(name) or '; editors/README.md lists them'}")
+            raise TypeError(f"{name!r} is not a setting{hint(name)}")
         if reason := invalid_reason(FIELDS[name], value):
             raise ValueError(f"{name} {reason}")
         settings[name] = converted(value, FIELDS[name].default)

@@ -22,6 +22,7 @@ from spd_lsp.settings import FIELDS, Settings, converted, field_name, hint, inva
 if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
 
+_NAMES = [name.replace("_", "-") for name in FIELDS]
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as editors count lines
 
 
@@ -93,11 +94,10 @@ def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
 def _parse_change(text: str) -> tuple[str, Any]:
     """A setting and its value. Example: `maxOrder=3` -> ("max_order", 3)."""
     key, equals, written = text.partition("=")
-    name = field_name(key)
-    if name is None or not equals:
-        raise UserError(
-            f"--set {text!r} is not NAME=VALUE of a setting; `editors/README.md` lists them{hint(key)}"
-        )
+    if not equals:
+        raise UserError(f"--set {text!r} must be NAME=VALUE, such as --set drafts=5")
+    if (name := field_name(key)) is None:
+        raise UserError(f"--set {text!r}: unknown setting {key!r}{hint(key, _NAMES)}")
     try:
         value = json.loads(written)
     except ValueError:
@@ -112,7 +112,7 @@ def _read_source(path: Path, *, stdin: bool) -> str:
     try:
         content = sys.stdin.buffer.read() if stdin else path.read_bytes()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}; name a text file") from error
     if b"\0" in content:
         raise UserError(f"{path} is a binary file; name a text file")
     try:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ngram_builders.errors import UserError
+from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
 from spd_lsp import __version__
 from spd_lsp.command_options import Choices, model_options, with_choices
 from spd_lsp.commands.ngram_listing import megabytes, missing_sources
@@ -66,6 +68,11 @@ def _check_choices(choices: Choices) -> Iterator[Finding]:
     for name, origin in choices.origins.items():
         if (value := getattr(choices.settings, name)) != FIELDS[name].default:
             yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")
+    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *Settings().disabled_languages}
+    for language in choices.settings.disabled_languages:
+        if language.casefold() not in known and (near := get_close_matches(language.casefold(), known, 1, 0.8)):
+            text = f"no language is called {language!r}; did you mean {near[0]!r}?"
+            yield Finding("disabled-languages", text, is_error=True)
 
 
 def _diagnose(settings: Settings) -> Iterator[Finding]:

@@ -151,7 +151,10 @@ def _format(path: Path) -> str:
 def _as_table(found: list[dict[str, Any]], free: int | None) -> Iterator[str]:
     """A line a model."""
     if not found:
-        yield from ("no models found in", *(f"  {folder}" for folder in searched_folders()))
+        yield from (
+            "no models besides `starter`, which is bundled, in",
+            *(f"  {folder}" for folder in searched_folders()),
+        )
         return
     fits = {True: "yes", False: "no", None: "?"}
     rows = [("model", "format", "size", "memory", "fits")]

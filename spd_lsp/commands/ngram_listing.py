@@ -93,6 +93,6 @@ def details(table: NgramTable, assignments: Assignments) -> str:
     }
     uses = list(assignment_lines(assignments.only([table.name])))
     if not uses and not table.roots:
-        language = next((name for name in table.languages if name != "other"), "python")
+        language = table.languages[0] if len(table.languages) == 1 else "LANGUAGE"
         uses = [f"nothing is served by it; run: spd-lsp ngrams use {table.name} --language {language}"]
     return "\n".join([*(f"{fact:10} {value}" for fact, value in facts.items()), *uses])

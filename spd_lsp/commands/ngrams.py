@@ -141,6 +141,9 @@ def _choose(
         raise UserError("give --workspace or --language, not both; run the command once for each")
     chosen = dict(_parse_weight(registry, name) for name in names)
     if language:
+        if not chosen and language not in (known := registry.assignments().languages):
+            among = f"; there are choices for {', '.join(sorted(known))}" if known else ""
+            raise UserError(f"no table was chosen for {language}{among}")
         registry.assign_language(language, list(chosen.items()))
         click.echo(language_line(language, chosen))
         return list(chosen)

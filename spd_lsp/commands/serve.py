@@ -65,6 +65,8 @@ def serve(
     path = None if socket is None else socket_path(socket)
     os.chdir(NEUTRAL_CWD)  # relative entries of a search path must not mean the folder that the user opened
     if path is None:
+        if sys.stdin.isatty():
+            print_status("waiting for an editor, which starts this command itself; Ctrl+C ends it")
         server = create_server(load_completer, settings, fixed, stand_in=load_stand_in, prepare=prepare)
         server.configuration.problems += problems
         sys.exit(serve_stdio(server, verbose=verbose))

@@ -27,7 +27,7 @@ _NON_SOURCE_IDS = {
 def exclusion_reason(path: PurePath, settings: Settings, language: str | None = None) -> str:
     """Why a file gets no completions, or an empty string; the language is that of its name, if not given."""
     language = language or language_id(path)
-    if language in settings.disabled_languages:
+    if language and language.casefold() in map(str.casefold, settings.disabled_languages):
         return f"{OFF} for {language}"
     return MAY_HOLD_SECRETS if is_secret(path) else ""
 

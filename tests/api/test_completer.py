@@ -155,7 +155,7 @@ def test_settings_are_those_of_editors_and_wrong_ones_are_named(completer):
     assert completer.settings.drafts == 4
     with pytest.raises(TypeError, match="'draft' is not a setting; did you mean 'drafts'"):
         spd_lsp.load(draft=3)
-    with pytest.raises(TypeError, match=r"'colour' is not a setting; editors/README.md lists them"):
+    with pytest.raises(TypeError, match=r"'colour' is not a setting; there are alpha, automatic, "):
         spd_lsp.load(colour="red")
     wrong = {"drafts": 30, "alpha": 5, "temperature": 0, "candidates": 0, "device": "gpu", "max_tokens": "8"}
     for name, value in wrong.items():

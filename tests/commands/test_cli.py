@@ -100,10 +100,12 @@ def test_what_needs_torch_says_how_to_install_it(program):
     (program.parent / "model.safetensors").touch()
     done = run_without_torch("complete", "--model", str(program.parent), f"{program}:1:1")
     assert done.returncode == 1
-    assert re.search(r"(?m)^Error: .*needs torch and transformers, .*; run: .*spd-lsp\[models\]", done.stderr), (
-        done.stderr
-    )
+    needs = r"needs torch and transformers, .*; run: .*spd-lsp\[models\]"
+    assert re.search(rf"(?m)^Error: .*{needs}", done.stderr), done.stderr
     assert "Traceback" not in done.stderr
+    script = WITHOUT_TORCH.replace("main()", "import spd_lsp; spd_lsp.superposed_decoding")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert re.search(rf"ModuleNotFoundError: spd_lsp.superposed_decoding {needs}", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))
@@ -225,16 +227,19 @@ def test_any_setting_can_be_changed_for_one_completion(invoke, program):
     position = f"{program}:{END_OF_PROGRAM}"
     both = ("--set", "drafts=1", "--set", "maxOrder=2")
     assert len(json.loads(invoke("complete", position, "--json", *both).stdout)["completions"]) == 1
-    said = invoke("complete", position, "--set", 'disabledLanguages=["python"]').stdout
+    said = invoke("complete", position, "--set", 'disabledLanguages=["Python"]').stdout
     assert said == "no draft: completions are off for python\n"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("drafts", "--set 'drafts' is not NAME=VALUE of a setting; `editors/README.md` lists them"),
-        ("temperatur=2", "`editors/README.md` lists them; did you mean 'temperature'?"),
-        ("colour=red", "--set 'colour=red' is not NAME=VALUE of a setting"),
+        ("drafts", "--set 'drafts' must be NAME=VALUE, such as --set drafts=5"),
+        ("temperatur=2", "unknown setting 'temperatur'; did you mean 'temperature'?"),
+        (
+            "colour=red",
+            "--set 'colour=red': unknown setting 'colour'; there are alpha, automatic, automatic-menu, ",
+        ),
         ("drafts=many", "--set drafts must be an integer, not 'many'"),
         ("drafts=99", "--set drafts must be from 1 to 16, not 99"),
     ],
@@ -268,14 +273,16 @@ def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "status", "message"),
     [
-        (["--model", "no-such-model"], "there is no model 'no-such-model'"),
-        (["--device", "abacus"], "device 'abacus' is not available"),
+        (["--model", "no-such-model"], 1, "there is no model 'no-such-model'"),
+        (["--model", "qwen2.5-coder-0.5b"], 1, "run: spd-lsp models get qwen2.5-coder-0.5b, which prints"),
+        (["--device", "abacus"], 2, "'--device': must be auto, cpu, mps, cuda or cuda:N, not 'abacus'"),
+        (["--device", "mps"], 1, "device 'mps' is not available"),
     ],
 )
-def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, message):
-    assert message in invoke("complete", f"{program}:1:1", *arguments, status=1).output
+def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, status, message):
+    assert message in invoke("complete", f"{program}:1:1", *arguments, status=status).output
 
 
 def test_a_tokenizer_of_another_model_is_refused(invoke, program, tmp_path):

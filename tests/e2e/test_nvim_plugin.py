@@ -249,6 +249,18 @@ def test_keys_accept_a_draft_a_word_and_show_the_next(open_neovim: Open):
     wait_until("without a draft, Tab is Tab", lambda: editor.last_line == "\t")
 
 
+def test_drafts_are_numbered_without_setup(open_neovim: Open):
+    plain = """if vim.lsp.inline_completion then
+      vim.lsp.enable("spd_lsp")
+      vim.lsp.inline_completion.enable()
+    else require"""
+    editor = open_neovim(init=INIT.replace("require", plain) + "end")
+    if not editor.has("0.12"):
+        pytest.skip("needs Neovim 0.12 for inline completion")
+    editor("input", "GA")
+    wait_until("how many there are is shown", lambda: editor.lua(NUMBER) == " (1/3)")
+
+
 def test_a_single_draft_has_no_number(open_neovim: Open):
     editor = open_neovim(init=INIT.replace("drafts = 3", "drafts = 1"))
     if not editor.has("0.12"):

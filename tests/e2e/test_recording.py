@@ -96,7 +96,7 @@ def test_a_recording_shows_drafts_of_the_project(browser: Any, extensions: Path,
     workspace = tmp_path / "shop"
     workspace.mkdir()
     (workspace / "stock.py").write_text(STOCK)
-    with vscode(browser, extensions, tmp_path, workspace, trusted=True) as open_window_with:
+    with vscode(browser, extensions, tmp_path, workspace, trusted=True, SPD_LSP_STARTER="") as open_window_with:
         screen = {"viewport": {"width": 800, "height": 340}, "device_scale_factor": 1.25}
         window = open_window_with(ORDERS, PLAIN_EDITOR, name="orders.py", **screen)
         window.press("Control+b")  # hides the side bar

@@ -51,8 +51,8 @@ def save(path, data):
     with open(path, "w") as file:
         json"""
 
-# The picture in the extension's README; SPD_LSP_PICTURE=1 retakes it.
-PICTURE = ROOT / "editors" / "vscode" / "drafts.png"
+# The pictures of the extension's README and walkthrough; SPD_LSP_PICTURE=1 retakes them.
+PICTURES = ROOT / "editors" / "vscode"
 PICTURE_TEXT = """class Point:
     def __init__(self, x, y):
         self.x = x
@@ -115,14 +115,23 @@ def test_a_block_is_shown_once_it_is_written_and_accepted_with_one_key(
         assert "".join(written.partition("\n")[2].split()) == below
 
 
-def test_the_picture_of_the_extension_shows_these_drafts(browser: Any, extensions: Path, tmp_path: Path):
-    with vscode(browser, extensions, tmp_path) as open_window_with:
+def test_the_pictures_of_the_extension_show_these_drafts_and_the_menu(
+    browser: Any, extensions: Path, tmp_path: Path
+):
+    with vscode(
+        browser, extensions, tmp_path, SPD_LSP_STARTER=""
+    ) as open_window_with:  # not the tests' small model
         size = {"width": 600, "height": 350}
         window = open_window_with(PICTURE_TEXT, EDITOR_ONLY, viewport=size, device_scale_factor=1.5)
         labels = window.open_menu()
         if os.environ.get("SPD_LSP_PICTURE"):
-            window.page.screenshot(path=str(PICTURE))
+            window.page.screenshot(path=str(PICTURES / "drafts.png"))
         assert len(labels) == 3 and labels[0] == "self.y == other.y"
+        window.press("Escape", "Escape")
+        window.page.locator(".statusbar-item:has-text('spd')").click()
+        window.page.locator(".quick-input-list", has_text="Pause completions").wait_for()
+        if os.environ.get("SPD_LSP_PICTURE"):
+            window.page.screenshot(path=str(PICTURES / "menu.png"))
 
 
 def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_window: Open):

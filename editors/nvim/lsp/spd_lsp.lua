@@ -6,6 +6,9 @@ local server = require("spd_lsp.server")
 if vim.fn.has("nvim-0.11") == 1 then
   server.watch()
 end
+if vim.fn.has("nvim-0.12") == 1 then
+  require("spd_lsp.ghost_text").number()
+end
 
 ---@type vim.lsp.Config
 return {

@@ -62,9 +62,16 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
             return _first_part(path)
     elif HUGGING_FACE_ID.fullmatch(model):  # even where the working folder has a folder of that name
         return _complete(_download(model, report), model)
+    from spd_lsp.models.checkpoint.recommended import read_table
+
+    if any(model == row.name for row in read_table()):
+        raise UserError(
+            f"{model!r} is short for a model; run: spd-lsp models get {model}, which prints its full name"
+        )
     raise UserError(
-        f"there is no model {model!r}; --model takes a model's folder or a GGUF file, written as a path such as "
-        "./mine, a Hugging Face id such as Qwen/Qwen2.5-Coder-0.5B, a server's http://HOST:PORT, or `starter`"
+        f"there is no model {model!r}; name a model's folder or a GGUF file as a path such as ./mine, a Hugging "
+        "Face id such as Qwen/Qwen2.5-Coder-0.5B, ollama:NAME, hf:OWNER/NAME:QUANTIZATION, a server's "
+        "http://HOST:PORT, or `starter` (`spd-lsp models` lists what is here)"
     )
 
 

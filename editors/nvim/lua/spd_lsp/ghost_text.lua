@@ -78,8 +78,9 @@ end
 
 -- An answer of a client is about to be shown.
 local function on_answer(event)
-  local request = event.data.request
-  if request.method == "textDocument/inlineCompletion" and request.type == "complete" then
+  local request, client = event.data.request, vim.lsp.get_client_by_id(event.data.client_id)
+  local is_ours = client and client.name == "spd_lsp"
+  if is_ours and request.method == "textDocument/inlineCompletion" and request.type == "complete" then
     vim.schedule(function()
       if event.buf == vim.api.nvim_get_current_buf() and is_shown() then
         show_number()
@@ -105,6 +106,12 @@ local ACTIONS = {
   end,
 }
 
+--- Number our drafts, also where the user turned ghost text on without setup().
+function M.number()
+  local group = vim.api.nvim_create_augroup("spd_lsp_number", {})
+  vim.api.nvim_create_autocmd("LspRequest", { group = group, callback = on_answer })
+end
+
 --- Show ghost text of our server, and map its keys; where there is none, a key does what it did before.
 function M.enable(keys)
   for action, key in pairs(vim.tbl_extend("force", M.keys, keys or {})) do
@@ -114,7 +121,6 @@ function M.enable(keys)
       end, { expr = true, desc = "spd-lsp: " .. action:gsub("_", " ") })
     end
   end
-  vim.api.nvim_create_autocmd("LspRequest", { callback = on_answer })
   vim.api.nvim_create_autocmd("LspAttach", {
     callback = function(event)
       local client = vim.lsp.get_client_by_id(event.data.client_id)

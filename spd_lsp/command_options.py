@@ -85,7 +85,7 @@ def model_option(description: str) -> Callable[[Callable[..., None]], Callable[.
 def model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of every command that runs a model."""
     model = model_option(
-        "Model to use: `starter`, a GGUF file, a folder such as ./mine, a name from `spd-lsp models`, a "
+        "Model to use: `starter`, a GGUF file, a folder such as ./mine, a name from `spd-lsp models get`, a "
         "Hugging Face id, the http:// address of a model server, or `none` for n-grams only."
     )
     return model(setting_option("--device")(command))

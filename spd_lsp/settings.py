@@ -70,8 +70,8 @@ class Settings:
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
         "starter",
-        "the model: `starter` (bundled), `none` (only your code), a name from `spd-lsp models`, a full path, a "
-        "Hugging Face id, or a model server's `http://HOST:PORT`",
+        "the model: `starter` (bundled), `none` (only your code), a name from `spd-lsp models get`, a full path, "
+        "a Hugging Face id, or a model server's `http://HOST:PORT`",
         is_valid=_is_model,
         allowed="`starter`, `none`, the full path of a folder or GGUF file, a Hugging Face id, or an "
         "address such as http://127.0.0.1:8080 (`spd-lsp models` lists what is here)",

@@ -174,14 +174,6 @@ def names_from(names: Sequence[str], start: str) -> list[str]:
     return [name for name in names[first:last] if name != start]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentChange:
-    """The new state of a document, None once it is closed, and whether it was saved."""
-
-    document: OpenDocument | None
-    saved: bool
-
-
 def countable(opened: OpenDocument, text: str) -> str | None:
     """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:

@@ -140,7 +140,7 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9]], 9).tolist() == []
 
 
-def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
+def test_a_table_replaced_before_it_is_opened_serves_the_next_request_as_the_new_one(tmp_path, monkeypatch):
     """The registry named the old table, and a build has swept it away since."""
     registry, usual = Registry(tmp_path / "data"), Registry.tables_for
 
@@ -158,6 +158,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
     monkeypatch.setattr(Registry, "tables_for", overtaken)
     tables = ServingTables(Registry(registry.folder), "f")
+    assert tables.mixture_for(tmp_path / "a.py", "python") is None
     mixture = tables.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert tables.problems == []

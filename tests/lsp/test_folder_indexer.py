@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import FolderChoice, Registry
-from spd_lsp.lsp.indexing.eligibility import exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.folder_indexer import exclude_folder, local_folder, reason_not_to_index, refusal
 from tests.ngram_builders.small_tables import writer
 
 TOKENIZER = "a1b2"

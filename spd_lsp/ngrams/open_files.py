@@ -13,7 +13,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -21,13 +21,13 @@ import numpy as np
 from ngram_builders.index.occurrences import SearchedTexts
 from ngram_builders.index.query import Signed
 from ngram_builders.registry.ngram_table import NgramTable
+from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.token_cache import read_indexed_files
 from ngram_builders.token_space import with_boundaries
 from ngram_builders.tokenized_files import text_digest
 from spd_lsp.ngrams.open_documents import (
     OpenDocument,
-    clean,
     countable,
     names_from,
     place_of,
@@ -77,7 +77,7 @@ class OpenFiles:
                 self._deferred.pop(name, None)
                 self._buffers.pop(name, None)
             elif name != active:
-                self._show(document.plain)
+                self._show(replace(document, text=normalize_line_ends(document.text)))
 
     def set_active(self, opened: OpenDocument, cursor: int) -> None:
         """Update the document that a completion is requested for; its line with the cursor is not counted.
@@ -164,7 +164,7 @@ class OpenFiles:
 
     def _read(self, buffer: _Buffer, most: int) -> None:
         """Encode a buffer where it changed, and count it; later if more characters than that are new."""
-        text = countable(buffer.opened, clean(buffer.opened.text))
+        text = countable(buffer.opened)
         if text is None:
             buffer.known, buffer.counted, buffer.text, buffer.names = {}, None, "", ()
         else:
@@ -245,7 +245,7 @@ class OpenFiles:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
         if (buffer := self._buffers.get(name)) is None:
             return  # it was closed
-        for piece in dict.fromkeys(self.encoder.pieces(countable(buffer.opened, clean(buffer.opened.text)) or "")):
+        for piece in dict.fromkeys(self.encoder.pieces(countable(buffer.opened) or "")):
             if piece not in buffer.known:
                 buffer.known[piece] = self.encoder.tokenizer.encode(piece)
                 yield False

@@ -74,15 +74,6 @@ class SortedTexts:
         return [SearchedTexts(self.array, trust=trust, holder=parts.__getitem__, label=label)]
 
 
-def state_of(path: str) -> State | None:
-    """Return size and modification time of a file, or None if there is none."""
-    try:
-        status = os.lstat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_size, status.st_mtime_ns
-
-
 class TableFiles:
     """The files that a table was built from, and those that have another text now."""
 
@@ -200,13 +191,14 @@ class TableFiles:
 
     def _read(self, path: str) -> bool:
         """Count a file as it is now; whether that is otherwise than before."""
-        state = state_of(path)
-        text, fault = read_source_text(path) if state else ("", UNREADABLE)
-        key = None if fault else text_digest(text.encode())
-        if state is None:
+        try:
+            status = os.lstat(path)
+            self.states[path] = status.st_size, status.st_mtime_ns
+            text, fault = read_source_text(path)
+        except (OSError, ValueError):  # there is none
             self.states.pop(path, None)
-        else:
-            self.states[path] = state
+            text, fault = "", UNREADABLE
+        key = None if fault else text_digest(text.encode())
         known = self.changed.get(path)
         if key == (known and known.key if path in self.changed else self._built.get(path)):
             return False

@@ -77,7 +77,8 @@ def serving(tables: ServingTables, file: Path) -> Mixture:
 
 
 def answers(mixture: Mixture, histories: list[list[int]], candidates: Any) -> list[Any]:
-    return [*mixture.by_order(histories, candidates), mixture.successors(histories, 4)]
+    p_n, heard = mixture.query.probabilities(mixture.contexts(histories), candidates)
+    return [p_n, heard > 0, mixture.successors(histories, 4)]
 
 
 @pytest.fixture

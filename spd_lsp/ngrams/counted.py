@@ -13,7 +13,7 @@ import numpy as np
 
 from ngram_builders.errors import UserError
 from ngram_builders.index.query import ORDERS, Signed
-from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
+from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.index.table_file import Table
 from spd_lsp.ngrams.mixture import Mixture
 
@@ -24,24 +24,23 @@ NamedNgrams = FileName | Sequence[FileName | Sequence[int]]
 def open_mixture(named: NamedNgrams, vocabulary: int, weight: float = 1.0) -> Mixture | None:
     """The n-grams of token ids and of files, for a model with this many tokens; None if there are none."""
     parts = [named] if isinstance(named, (str, os.PathLike)) else named
-    pools = [_open_table(Path(part), vocabulary) for part in parts if isinstance(part, (str, os.PathLike))]
-    texts = [np.asarray(part, dtype=np.int64) for part in parts if not isinstance(part, (str, os.PathLike))]
-    for ids in texts:
-        if len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary:
-            raise UserError(f"token ids are from 0 to {vocabulary - 1}, not {ids.min()} to {ids.max()}")
+    pools, texts = [], []
+    for part in parts:
+        if not isinstance(part, (str, os.PathLike)):
+            texts.append(ids := np.asarray(part, dtype=np.int64))
+            if len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary:
+                raise UserError(f"token ids are from 0 to {vocabulary - 1}, not {ids.min()} to {ids.max()}")
+            continue
+        table = Table.open(Path(part))
+        if table.summary.vocab_size > vocabulary:
+            raise UserError(
+                f"{part} has {table.summary.vocab_size:,} tokens, but the model has {vocabulary:,}: they belong "
+                "to different models; build the table with `spd-lsp build-ngrams --model` and this one"
+            )
+        pools.append(table.array)
     if texts:
         pools.append(build_suffix_array(texts))
     if not pools:
         return None
     weights = [1 / len(pools)] * len(pools)
     return Mixture([[Signed(array)] for array in pools], weights).adjusted(weight, ORDERS[-1])
-
-
-def _open_table(path: Path, vocabulary: int) -> SuffixArray:
-    table = Table.open(path)
-    if table.summary.vocab_size > vocabulary:
-        raise UserError(
-            f"{path} has {table.summary.vocab_size:,} tokens, but the model has {vocabulary:,}: they belong to "
-            "different models; build the table with `spd-lsp build-ngrams --model` and this one"
-        )
-    return table.array

@@ -9,7 +9,6 @@ nothing, and leaving it counts it. Everything runs in one thread; what takes lon
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +48,7 @@ class _Buffer:
     parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
     known: dict[str, list[int]] = field(default_factory=dict)  # the ids of its pieces
     is_read: bool = False  # until then, its file counts as it is on disk
+    is_deferred: bool = False  # to be encoded between requests
     counted: CountedText | None = None  # None if nothing is to be counted
     text: str = ""  # with secrets masked; of the document with the cursor as it was before it had that
     names: Sequence[str] = ()  # in `text`, in order
@@ -64,8 +64,6 @@ class OpenFiles:
         self._buffers: dict[str, _Buffer] = {}  # by the document's name
         self._active = ""  # the document with the cursor
         self._apart: dict[str | None, tuple[SortedTexts, SortedTexts]] = {}  # by language: others, active
-        self._serial = itertools.count()
-        self._deferred: dict[str, None] = {}  # documents to be encoded between requests
         self._work: deque[Steps] = deque()
 
     # Updates from the editor.
@@ -74,7 +72,6 @@ class OpenFiles:
         """Apply changes of documents, None once one is closed, but not to the active one: `set_active` does."""
         for name, document in changes.items():
             if document is None:
-                self._deferred.pop(name, None)
                 self._buffers.pop(name, None)
             elif name != active:
                 self._show(replace(document, text=normalize_line_ends(document.text)))
@@ -105,7 +102,8 @@ class OpenFiles:
 
     def searched_texts(self, language: str | None) -> list[SearchedTexts]:
         """The same as texts to copy from."""
-        return [found for texts in self._of(language) for found in texts.searched(_file_name)]
+        pair = self._of(language)
+        return [one for texts in pair for one in texts.searched(lambda place: PurePath(str(place)).name)]
 
     def names(self, start: str, language: str | None, without: str) -> Iterator[str]:
         """Yield the names that begin so in the documents of a language, one document left out."""
@@ -157,32 +155,27 @@ class OpenFiles:
             return
         # A document without the cursor can wait, unless little of it is new.
         most = _MAX_IMMEDIATE if cursor is not None or buffer.known else 0
-        if opened.name in self._deferred or (not buffer.known and len(text) > most):
-            self._deferred[opened.name] = None
-        else:
+        buffer.is_deferred |= not buffer.known and len(text) > most
+        if not buffer.is_deferred:
             self._read(buffer, most)
 
     def _read(self, buffer: _Buffer, most: int) -> None:
         """Encode a buffer where it changed, and count it; later if more characters than that are new."""
         text = countable(buffer.opened)
+        buffer.is_deferred = False
         if text is None:
-            buffer.known, buffer.counted, buffer.text, buffer.names = {}, None, "", ()
-        else:
-            new = {piece for piece in self.encoder.pieces(text) if piece not in buffer.known}
-            if sum(map(len, new)) > most:
-                self._deferred[buffer.opened.name] = None
-                return
-            if len(buffer.parts) == 1:
-                buffer.text, buffer.names = text, sorted_names(text)
-            self._count(buffer, text)
+            buffer.known, buffer.counted, buffer.text, buffer.names, buffer.is_read = {}, None, "", (), True
+            return
+        new = {piece for piece in self.encoder.pieces(text) if piece not in buffer.known}
+        if sum(map(len, new)) > most:
+            buffer.is_deferred = True
+            return
         buffer.is_read = True
-
-    def _count(self, buffer: _Buffer, text: str) -> None:
-        """Note the ids of a text, the buffer's with secrets masked: of all of it, or of its two parts."""
         encoded = self.encoder.encode(text, buffer.known)
         buffer.known = encoded.known
         end_of_text = self.encoder.tokenizer.end_of_text
         if len(buffer.parts) == 1:
+            buffer.text, buffer.names = text, sorted_names(text)
             whole = with_boundaries(encoded.ids, end_of_text)
             buffer.counted = CountedText(buffer.place, text_digest(text.encode()), (whole,))
             return
@@ -190,7 +183,7 @@ class OpenFiles:
         first = sum(len(line) + 1 for line in lines[: buffer.parts[0].count("\n")])
         before, after = self.encoder.around(encoded, *line_around(text, first))
         streams = np.concatenate(([end_of_text], before)), np.concatenate((after, [end_of_text]))
-        buffer.counted = CountedText(buffer.place, next(self._serial), streams, len(lines) - 1)
+        buffer.counted = CountedText(buffer.place, object(), streams, len(lines) - 1)
 
     def _texts(self) -> dict[str, CountedText | None]:
         """What is counted of open documents with the tables of their files, if they have some.
@@ -236,27 +229,19 @@ class OpenFiles:
     def has_work(self) -> bool:
         """Whether there is background work: begun, or of deferred documents, or a scan that is due."""
         if not self._work:
-            self._work.extend(map(self._read_deferred, self._deferred))
+            self._work.extend(self._read_deferred(one) for one in self._buffers.values() if one.is_deferred)
         if not self._work:
             self._work.extend(table.scan() for table in self.tables.values() if table.is_scan_due)
         return bool(self._work)
 
-    def _read_deferred(self, name: str) -> Steps:
+    def _read_deferred(self, buffer: _Buffer) -> Steps:
         """Encode a long document in steps; changes made meanwhile are encoded at the end."""
-        if (buffer := self._buffers.get(name)) is None:
-            return  # it was closed
         for piece in dict.fromkeys(self.encoder.pieces(countable(buffer.opened) or "")):
             if piece not in buffer.known:
                 buffer.known[piece] = self.encoder.tokenizer.encode(piece)
                 yield False
-        if self._buffers.get(name) is buffer:  # else it was closed meanwhile
-            self._deferred.pop(name, None)
-            self._read(buffer, _MAX_IMMEDIATE)
-            yield True
-
-
-def _file_name(holder: object) -> str:
-    return PurePath(str(holder)).name
+        self._read(buffer, _MAX_IMMEDIATE)
+        yield True
 
 
 def line_around(text: str, cursor: int) -> tuple[int, int]:

@@ -83,10 +83,8 @@ class ServingTables:
         self.model = model  # as problems name it
         self.problems: list[str] = []
         self.tables: list[ServingTable] = []  # for the file asked for last
-        self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language
+        self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language; None: look again
         self._generation: Hashable = None  # of the registry, when the tables were looked up
-        self._reloads = 0
-        self._is_current = False  # whether `tables` are those of that file and generation
         self._opened: dict[Path, Table | None] = {}
         self._pools: list[Pool] = []  # as mixed
         self._mixture: Mixture | None = None
@@ -103,10 +101,9 @@ class ServingTables:
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
         self._reload_if_changed()
-        if not self._is_current or self._asked != (file, language):
+        if self._asked != (file, language):
             self.tables = self._tables_for(file, language)
-            self._asked = (file, language)
-            self._is_current = True
+            self._asked = file, language
             self._pools = []
         pools = [one.pool for one in self.tables]
         names = [one.table.name for one in self.tables]
@@ -140,7 +137,7 @@ class ServingTables:
     @property
     def revision(self) -> int:
         """Changes with the tables, and with the files that changed since; edits of open files do not count."""
-        return self._reloads + (self.open_files.revision if self.open_files else 0)
+        return self.open_files.revision if self.open_files else 0
 
     def run_idle_work(self, seconds: float) -> bool:
         """Count changes for about this long, look for other tables, start due rebuilds; whether there is more."""
@@ -148,17 +145,18 @@ class ServingTables:
             return False
         if self.open_files.run_idle_work(seconds):
             return True
-        if self._asked:  # so the next request finds its tables open
-            self.mixture_for(*self._asked)
-        elif latest := self.open_files.latest:
-            self.mixture_for(latest.path, latest.language)
+        latest = self.open_files.latest
+        if asked := self._asked or (latest and (latest.path, latest.language)):
+            self.mixture_for(*asked)  # so the next request finds its tables open
         outdated = [one.table for one in self.open_files.tables.values() if one.is_outdated]
         built = self.rebuilder.update(outdated) if self.rebuilder else []
         for problem in self.rebuilder.problems if self.rebuilder else map(outdated_message, outdated):
             self._report(problem)
-        for name in built:  # it is compared with its files anew, even if the build found nothing to write
-            self.open_files.tables.pop(name, None)
-            self._is_current = False
+        if built and asked:  # compare them with their files anew, even if the build found nothing to write
+            for name in built:
+                self.open_files.tables.pop(name, None)
+            self._asked = None
+            self.mixture_for(*asked)
         return bool(built) or self.open_files.has_work()
 
     def _reload_if_changed(self) -> None:
@@ -167,8 +165,7 @@ class ServingTables:
         if self.registry is None or generation == self._generation:
             return
         self._generation = generation
-        self._reloads += 1
-        self._is_current = False
+        self._asked = None
         tables = self.registry.tables()
         kept = {path for table in tables for path in table.paths}
         self._opened = {path: file for path, file in self._opened.items() if file and path in kept}

@@ -77,7 +77,7 @@ class FolderIndexer:
             self._tasks.pop(uri).cancel()
         for uri in wanted:
             if uri not in self._tasks:
-                self._start(uri, self._target, requested=False)
+                self._start(uri, requested=False)
 
     def stop(self) -> None:
         """Index nothing any more."""
@@ -111,7 +111,7 @@ class FolderIndexer:
             self._tell("no folder can be indexed: the model is not loaded", shown=True)
             return
         for uri in map(str, uris or self._folders):
-            self._start(uri, self._target, requested=True)
+            self._start(uri, requested=True)
 
     async def _exclude(self, *uris: str) -> None:
         """Never index folders by themselves again, and delete what was built from them."""
@@ -124,34 +124,31 @@ class FolderIndexer:
                 self._reasons[uri] = _EXCLUDED
                 self._tell(answer, shown=True)
 
-    def _start(self, uri: str, target: _Target, *, requested: bool) -> None:
+    def _start(self, uri: str, *, requested: bool) -> None:
         if task := self._tasks.get(uri):
             task.cancel()
-        self._tasks[uri] = asyncio.ensure_future(self._index_in_turn(uri, target, requested=requested))
+        self._tasks[uri] = asyncio.ensure_future(self._index_in_turn(uri, requested=requested))
 
-    async def _index_in_turn(self, uri: str, target: _Target, *, requested: bool) -> None:
+    async def _index_in_turn(self, uri: str, *, requested: bool) -> None:
         """Index one folder after those before it; failures are logged."""
         try:
             async with self._turn:
                 self._reasons.pop(uri, None)
-                await self._index(uri, target, requested=requested)
+                await self._index(uri, requested=requested)
         except Exception as error:
             self._reasons[uri] = str(error) if isinstance(error, OSError) else user_message(error, "indexing")
             self._tell(f"a folder was not indexed: {self._reasons[uri]}")
 
-    async def _index(self, uri: str, target: _Target, *, requested: bool) -> None:
+    async def _index(self, uri: str, *, requested: bool) -> None:
         """Index one folder, if it is one that should be, and tell the user how that ended.
 
         The first time of all that a folder is indexed, a message says so; later, once for each folder, the log.
         """
         folder = await asyncio.to_thread(local_folder, uri)
-        if folder is None:
+        if folder is None or (target := self._target) is None:
             return
-        registry = target.registry
-        if requested:
-            reason = await asyncio.to_thread(refusal, folder, registry)
-        else:
-            reason = await asyncio.to_thread(reason_not_to_index, folder, registry, target.fingerprint)
+        registry, fingerprint = target.registry, None if requested else target.fingerprint
+        reason = await asyncio.to_thread(reason_not_to_index, folder, registry, fingerprint)
         kind, text = ("skipped", reason) if reason else await self._build(uri, folder, target, unlimited=requested)
         if kind == "built":
             known = registry.folder_choices()
@@ -221,8 +218,11 @@ def local_folder(uri: str) -> Path | None:
         return None
 
 
-def refusal(folder: Path, registry: Registry) -> str:
-    """Why a folder, a real path, is not indexed even if the user asks for it; an empty string if it may be."""
+def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str | None) -> str:
+    """Why a folder, a real path, is not indexed by itself; an empty string if it should be.
+
+    fingerprint: that of the tokenizer; None if the user asks for it, whatever is there and was chosen.
+    """
     if folder == Path(folder.anchor):
         return "it is the root of a file system"
     with suppress(RuntimeError):  # there is no home directory
@@ -233,13 +233,8 @@ def refusal(folder: Path, registry: Registry) -> str:
     tables = registry.folder.resolve()
     if tables.is_relative_to(folder) or folder.is_relative_to(tables):
         return "the n-gram tables are in it"
-    return ""
-
-
-def reason_not_to_index(folder: Path, registry: Registry, fingerprint: str) -> str:
-    """Why a folder that was opened is not indexed by itself; an empty string if it should be."""
-    if reason := refusal(folder, registry):
-        return reason
+    if fingerprint is None:
+        return ""
     if registry.folder_choices().get(folder) is FolderChoice.EXCLUDED:
         return _EXCLUDED
     if any(map(folder.is_relative_to, registry.assignments().workspaces)):

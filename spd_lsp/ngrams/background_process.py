@@ -44,13 +44,13 @@ def start_in_background(command: Sequence[str], output: int = subprocess.DEVNULL
 
 def end_with_input() -> None:
     """End this process with its standard input, a pipe that closes with the other one, even if that is killed."""
-    threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
 
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
 
-def _exit_at_end_of_input() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+    threading.Thread(target=wait, daemon=True).start()
 
 
 class Rebuilder:

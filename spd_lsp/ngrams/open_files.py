@@ -116,9 +116,9 @@ class OpenFiles:
         return next((buffer.text for buffer in self._buffers.values() if buffer.place == place), "")
 
     @property
-    def latest(self) -> OpenDocument | None:
-        """The document that was opened last."""
-        return next((one.opened for one in reversed(self._buffers.values())), None)
+    def latest(self) -> tuple[Path | None, str | None] | None:
+        """The file and language of the document that was opened last."""
+        return next(((one.opened.path, one.opened.language) for one in reversed(self._buffers.values())), None)
 
     # Tables.
 

@@ -6,9 +6,9 @@ In: a registry, and what was edited since. Out: a `Mixture` for a file and its l
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.index.occurrences import SearchedTexts
@@ -43,20 +43,13 @@ def _label(table: NgramTable, file: Path | None, holder: object) -> str:
     return path.relative_to(root).as_posix() if is_own else f"{table.name}: {path.relative_to(root).as_posix()}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServingTable:
+class ServingTable(NamedTuple):
     """An open table that serves a file, in one file or in several whose counts add up."""
 
     table: NgramTable
     weight: float
-    files: tuple[Table, ...]
+    files: list[Table]
     sources: TableFiles | None  # what it was built from, if that is known and kept up to date
-
-    @property
-    def pool(self) -> Pool:
-        """Its texts, a suffix array of each file, and what changed since it was built."""
-        built = tuple(Signed(file.array) for file in self.files)
-        return (*built, *self.sources.differences()) if self.sources else built
 
 
 class ServingTables:
@@ -105,7 +98,10 @@ class ServingTables:
             self.tables = self._tables_for(file, language)
             self._asked = file, language
             self._pools = []
-        pools = [one.pool for one in self.tables]
+        pools: list[Pool] = [
+            (*(Signed(file.array) for file in one.files), *(one.sources.differences() if one.sources else ()))
+            for one in self.tables
+        ]
         names = [one.table.name for one in self.tables]
         weights = [one.weight for one in self.tables]
         if self.open_files and (opened := self.open_files.arrays(language)):
@@ -145,8 +141,7 @@ class ServingTables:
             return False
         if self.open_files.run_idle_work(seconds):
             return True
-        latest = self.open_files.latest
-        if asked := self._asked or (latest and (latest.path, latest.language)):
+        if asked := self._asked or self.open_files.latest:
             self.mixture_for(*asked)  # so the next request finds its tables open
         outdated = [one.table for one in self.open_files.tables.values() if one.is_outdated]
         built = self.rebuilder.update(outdated) if self.rebuilder else []
@@ -185,7 +180,7 @@ class ServingTables:
                 self._report(mismatch_message(table, self.model or "this model"))
         found = []
         for table, weight in fitting:
-            files = tuple(filter(None, map(self._open, table.paths)))
+            files = list(filter(None, map(self._open, table.paths)))
             if len(files) == len(table.paths):
                 sources = self.open_files.follow(table, self.fingerprint) if self.open_files else None
                 found.append(ServingTable(table, weight, files, sources))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -99,7 +100,7 @@ class TableFiles:
         self._removed = SortedTexts()
         self._scanned = -float("inf")  # when, on the monotonic clock
         self._scan_seconds = 0.0
-        self._checkouts = self._checkout_states()
+        self._checkouts = list(map(checkout_state, self.table.roots))
 
     # What is counted.
 
@@ -143,15 +144,17 @@ class TableFiles:
     @property
     def is_outdated(self) -> bool:
         """Whether the table should be rebuilt now; never while git is changing its files."""
-        return (self.contents.is_old or len(self.changed) > MAX_CHANGED_FILES) and not self._is_being_changed
+        is_due = self.contents.is_old or len(self.changed) > MAX_CHANGED_FILES
+        return is_due and not any(map(is_git_at_work, self.table.roots))
 
     @property
     def is_scan_due(self) -> bool:
         """Whether to look at all files: after a while, or once git has changed some and is done."""
         pause = max(_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * self._scan_seconds)
-        if self._checkout_states() != self._checkouts:
+        if list(map(checkout_state, self.table.roots)) != self._checkouts:
             pause = _CHECKOUT_PAUSE_FACTOR * self._scan_seconds
-        return monotonic() - self._scanned > pause and not self._is_being_changed
+        is_due = monotonic() - self._scanned > pause
+        return is_due and not any(map(is_git_at_work, self.table.roots))
 
     def scan_soon(self) -> None:
         """Look at all files next."""
@@ -161,7 +164,7 @@ class TableFiles:
         """Find the files that changed on disk, and read them, in steps."""
         began = thread_time()
         self._scanned = monotonic()
-        self._checkouts = self._checkout_states()
+        self._checkouts = list(map(checkout_state, self.table.roots))
         missing = set(self.states)
         unreadable = []
         changed = []
@@ -179,8 +182,15 @@ class TableFiles:
         yield from self._read_all(changed)
 
     def read_reported(self, paths: Iterable[str]) -> Steps:
-        """Read files that are said to have changed, in steps; those that are none of the table's are left out."""
-        return self._read_all(path for path in paths if path in self.states or self._would_include(Path(path)))
+        """Read files that are said to have changed, in steps; those that no build would count are left out."""
+        wanted = []
+        for path in paths:
+            around = [root for root in self.table.roots if Path(path).is_relative_to(root)]
+            with suppress(UserError, OSError):  # it is not there
+                kinds = (skip_reason(Path(path), root, self._selection) for root in around)
+                if path in self.states or any(kind in (None, EMPTY) for kind in kinds):  # it may get text later
+                    wanted.append(path)
+        yield from self._read_all(wanted)
 
     def _read_all(self, paths: Iterable[str]) -> Steps:
         """Read files in steps, until so many have changed that a rebuild is due."""
@@ -208,24 +218,6 @@ class TableFiles:
             ids = self._with_boundaries(self._encoder.encode(text).ids)
             self.changed[path] = None if key is None else CountedText(path, key, (ids,))
         return True
-
-    def _would_include(self, path: Path) -> bool:
-        """Whether a build would count a file that the table does not contain, or will once it has text."""
-        try:
-            return any(
-                skip_reason(path, root, self._selection) in (None, EMPTY)
-                for root in self.table.roots
-                if path.is_relative_to(root)
-            )
-        except (UserError, OSError):  # it is not there
-            return False
-
-    @property
-    def _is_being_changed(self) -> bool:
-        return any(map(is_git_at_work, self.table.roots))
-
-    def _checkout_states(self) -> list[object]:
-        return [checkout_state(root) for root in self.table.roots]
 
     def _with_boundaries(self, ids: Ints) -> Ints:
         return with_boundaries(ids, self._encoder.tokenizer.end_of_text)

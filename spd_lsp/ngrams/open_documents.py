@@ -54,9 +54,8 @@ _DEFINED = re.compile(  # at the top of a module
     r"|^([^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)|^export[ \t]*\{([\w, \t]+)",
     re.MULTILINE,
 )
-_TAKEN = re.compile(  # by a package from its modules
-    r"^from[ \t][^\n]*?\bimport\b(?:[ \t]*\(([\w,\s]+)|([\w, \t]+))", re.MULTILINE
-)
+# By a package from its modules.
+_TAKEN = re.compile(r"^from[ \t][^\n]*?\bimport\b(?:[ \t]*\(([\w,\s]+)|([\w, \t]+))", re.MULTILINE)
 _NOT_ALL = re.compile(r"^from[ \t][^\n]*\bimport[ \t]*\*|^__all__[ \t]*(?:\+|\.)", re.MULTILINE)
 _PYTHON_FILES = (".pyi", "/__init__.pyi", ".py", "/__init__.py")
 _SITE_PACKAGES = tuple(
@@ -66,12 +65,7 @@ _MODULE_IMPORT = re.compile(r"^import[ \t]+(\w+)", re.MULTILINE)
 _ALL = re.compile(r"^__all__[^\n=]*=\s*[\[(]([^\])]*)", re.MULTILINE)
 _LIST_REACH = 500  # characters of a list of imported names
 _MODULE = re.compile(r"(?<![\w./:-])[\w./:-]*\w|\.+")  # tried once a run of these, so in linear time
-_INNER_FILES = (
-    "",
-    f"{os.sep}__init__",
-    f"{os.sep}index",
-    f"{os.sep}mod",
-)  # of a module, or of a folder that is one
+_INNER_FILES = ("", f"{os.sep}__init__", f"{os.sep}index", f"{os.sep}mod")  # of a module, or a folder that is one
 _MAX_IMPORT_LINES = 100
 _MAX_STEMS = 400  # of all import lines: a crafted one may name thousands
 _MAX_DEPTH = 12  # folders of a module's path, and above the file that imports it
@@ -306,9 +300,8 @@ def exported_names(text: str, *, is_package: bool = False) -> list[str]:
     if listed := _ALL.search(text):
         return re.findall(r"[\"']([^\W\d]\w*)[\"']", listed[1])
     found = [name for groups in _DEFINED.findall(text) for name in NAME.findall(" ".join(groups))]
-    found += (
-        [name for taken in _TAKEN.findall(text) for name in NAME.findall(" ".join(taken))] if is_package else []
-    )
+    if is_package:
+        found += [name for taken in _TAKEN.findall(text) for name in NAME.findall(" ".join(taken))]
     return [name for name in dict.fromkeys(found) if name[0] != "_" and name not in ("as", "type")]
 
 
@@ -342,9 +335,7 @@ def _stems(line: str) -> Iterator[tuple[int | None, str]]:
     """
     module, _, members = line.partition(" import ")
     found = _MODULE.findall(module)
-    found += [
-        f"{one}{'' if one.endswith('.') else '.'}{name}" for one in found for name in _MODULE.findall(members)
-    ]
+    found += [f"{one.removesuffix('.')}.{name}" for one in found for name in _MODULE.findall(members)]
     for written in dict.fromkeys(found):
         stem = written.lstrip(".")
         if "/" in written:

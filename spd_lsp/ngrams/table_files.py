@@ -95,7 +95,7 @@ class TableFiles:
         self._selection = Selection.of(table.recipe)
         self._built = {path: digest for path, (_, _, digest) in contents.files.items()}
         self._copies = Counter(self._built.values())
-        self._replaced: dict[bytes, CountedText | None] = {}  # texts of the table that were subtracted once
+        self._replaced: dict[bytes, CountedText] = {}  # texts of the table that were subtracted once
         self._added = SortedTexts()
         self._removed = SortedTexts()
         self._scanned = -float("inf")  # when, on the monotonic clock
@@ -112,10 +112,9 @@ class TableFiles:
         replaced = Counter(self._built[path] for path in now if path in self._built)
         gone = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
         for key in gone:
-            if key not in self._replaced:
-                ids = self.contents.ids(key)
-                self._replaced[key] = None if ids is None else CountedText("", key, (self._with_boundaries(ids),))
-        self._removed.update([text for key in gone if (text := self._replaced[key])])
+            if key not in self._replaced and (ids := self.contents.ids(key)) is not None:
+                self._replaced[key] = CountedText("", key, (self._with_boundaries(ids),))
+        self._removed.update([self._replaced[key] for key in gone if key in self._replaced])
         return (*self._added.signed(), *self._removed.signed(-1))
 
     def searched_texts(

@@ -45,6 +45,7 @@ class _Buffer:
 
     opened: OpenDocument
     place: str  # the real path of its file, else its name
+    group: frozenset[str] = frozenset()  # the languages that it counts for
     parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
     known: dict[str, list[int]] = field(default_factory=dict)  # the ids of its pieces
     is_read: bool = False  # until then, its file counts as it is on disk
@@ -149,6 +150,8 @@ class OpenFiles:
             start, end = line_around(text, cursor)
             parts = text[:start], text[end:]
         buffer = self._buffers.setdefault(opened.name, _Buffer(opened, place_of(opened)))
+        language = opened.language or language_of(PurePath(opened.name))
+        buffer.group = related_languages(language) if language else frozenset()
         is_counted = buffer.parts == parts
         buffer.opened, buffer.parts = opened, parts
         if is_counted:
@@ -198,12 +201,13 @@ class OpenFiles:
 
     def _of(self, language: str | None) -> Sequence[SortedTexts]:
         """The texts in a language that are counted beside all tables: other documents', and the active one's."""
+        states = [table.states for table in self.tables.values()]
         apart = {
             name: one.counted
             for name, one in self._buffers.items()
             if one.counted
-            and (name == self._active or not any(one.place in table.states for table in self.tables.values()))
-            and language in related_languages(one.opened.language or language_of(PurePath(name)) or "")
+            and language in one.group
+            and (name == self._active or not (states and any(one.place in known for known in states)))
         }
         active = apart.pop(self._active, None)
         pair = self._apart.setdefault(language, (SortedTexts(), SortedTexts()))

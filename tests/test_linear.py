@@ -21,7 +21,7 @@ from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.masking import find_secret_lines, secret_check
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 from tests.planted import lines, private_key
 from tests.processes import steps
@@ -90,13 +90,13 @@ def test_a_file_is_read_masked_learnt_and_completed_in_linear_time(
         find_secret_lines(text)
         secret_check(text, "")("x = 1")
         document = OpenDocument(path.as_uri(), path, "python", text)
-        completer.update_documents({document.name: DocumentChange(document, False)})
+        completer.update_documents({document.name: document})
         while completer.run_idle_work(60):
             pass
         above = text[: text.find("\n", len(text) // 2) + 1]
         edited = f"{above}x = ab\n{text[len(above) :]}"
         completer.complete(edited, len(above) + 6, "python", path, name=document.name, explicit=True)
-        completer.update_documents({document.name: DocumentChange(None, False)})
+        completer.update_documents({document.name: None})
 
     text = UNITS[unit] * (2 * HALF // len(UNITS[unit]))
     work(text[:100])  # what happens once

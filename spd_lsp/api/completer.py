@@ -18,7 +18,6 @@ from spd_lsp.completion.completer import Completer as Pipeline
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.ngrams.open_documents import DocumentChange
 from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
 
 _UNNAMED = "untitled:spd_lsp"  # a text that is no file
@@ -114,7 +113,7 @@ class Completer:
         if block:
             found = self._pipeline.write_block(text, cursor, language, place, found, name=name)
         # The next call knows nothing of this text: it may be about another version, or another project.
-        self._pipeline.update_documents({name: DocumentChange(None, saved=False)})
+        self._pipeline.update_documents({name: None})
         return Completions(
             tuple(map(_public, found.completions)),
             found.reason,

@@ -34,7 +34,7 @@ from spd_lsp.decoding.superposed import (
 from spd_lsp.models.base import WeightedTokens
 from spd_lsp.models.logits import Shortlist, Wanted
 from spd_lsp.models.torch.engine import answers, superpose_embeddings
-from spd_lsp.ngrams.counted import NamedNgrams, open_mixture
+from spd_lsp.ngrams.mixture import NamedNgrams, open_mixture
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
 # Of what `generate` prepares. Positions follow from the mask; types of tokens say nothing of a text alone.

@@ -32,7 +32,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
-from spd_lsp.ngrams.open_documents import DocumentChange, ImportedModules, ImportList, OpenDocument
+from spd_lsp.ngrams.open_documents import ImportedModules, ImportList, OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 
@@ -213,8 +213,8 @@ class Completer:
             self.model.prefill(self.prompt(context).ids, check)
         return self.model.positions_read - before
 
-    def update_documents(self, changes: Mapping[str, DocumentChange], active: str = "") -> None:
-        """Index changed documents, except the active one: the next request brings its text and cursor."""
+    def update_documents(self, changes: Mapping[str, OpenDocument | None], active: str = "") -> None:
+        """Index changed documents, None if closed, but for the active one: the next request brings its text."""
         if files := self.tables.open_files:
             files.update_documents(changes, active)
 

@@ -44,7 +44,7 @@ def load_completer(
     from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.ngrams.auto_rebuild import Rebuilder
+    from spd_lsp.ngrams.background_process import Rebuilder
     from spd_lsp.ngrams.open_files import OpenFiles
     from spd_lsp.ngrams.serving_tables import ServingTables
 

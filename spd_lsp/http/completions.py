@@ -19,7 +19,7 @@ from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.http.open_files import OpenFiles
 from spd_lsp.lsp.worker import CancellationToken, Worker
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 
 _UNNAMED = "untitled:http"  # a text whose client does not say where it is from
 _INDEX_SECONDS = 0.1  # longest that files which come along may delay their request
@@ -172,7 +172,7 @@ class Completions:
             path = self._files.place_of(text)
         name = path.absolute().as_uri() if path else _UNNAMED
         if self._active and self._active != name:
-            changes[self._active] = DocumentChange(None, saved=False)
+            changes[self._active] = None
         self._active = name
         self._completer.update_documents(changes, active=name)
         if changes:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from spd_lsp.completion.exclusions import language_id
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 
 _MAX_REMEMBERED = 64  # files
 _MAX_LINES = 20_000  # of a file
@@ -26,12 +26,12 @@ class OpenFiles:
         self._texts: dict[str, str] = {}
         self._lines: dict[str, set[int]] = {}  # hashes by name, also of files sent before; the latest last
 
-    def show(self, sent: Iterable[tuple[str, str]]) -> dict[str, DocumentChange]:
+    def show(self, sent: Iterable[tuple[str, str]]) -> dict[str, OpenDocument | None]:
         """Take these for the open files; what changed since the last call. Parts of one file are one text."""
         texts: dict[str, str] = {}
         for name, text in sent:
             texts[name] = f"{texts[name]}\n{text}" if name in texts else text
-        closed = {name: DocumentChange(None, saved=False) for name in self._texts.keys() - texts.keys()}
+        changes: dict[str, OpenDocument | None] = dict.fromkeys(self._texts.keys() - texts.keys())
         changed = {name: text for name, text in texts.items() if self._texts.get(name) != text}
         for name, text in changed.items():
             known = self._lines.pop(name, set())
@@ -39,10 +39,9 @@ class OpenFiles:
             self._lines[name] = known | new if len(known | new) <= _MAX_LINES else new
         self._lines = dict(list(self._lines.items())[-_MAX_REMEMBERED:])
         self._texts = texts
-        opened = {
-            name: OpenDocument(name, None, language_id(PurePath(name)), text) for name, text in changed.items()
-        }
-        return closed | {name: DocumentChange(document, saved=False) for name, document in opened.items()}
+        for name, text in changed.items():
+            changes[name] = OpenDocument(name, None, language_id(PurePath(name)), text)
+        return changes
 
     def place(self, path: str) -> Path:
         """The path of a file by the name that a client gives it."""

@@ -41,7 +41,7 @@ from spd_lsp.completion.typed_along import (
 )
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
-from spd_lsp.lsp.indexing.folder_indexer import FolderIndexer
+from spd_lsp.lsp.folder_indexer import FolderIndexer
 from spd_lsp.lsp.loading import ModelLoader
 from spd_lsp.lsp.next_edits import NextEdits
 from spd_lsp.lsp.options import Configuration

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from spd_lsp.completion.typed_along import CompletionRequest
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.output.safe_logging import safe_traceback
 from spd_lsp.settings import Settings
 
@@ -197,14 +197,10 @@ class Worker:
         opened, known = self.opened, self._counted
         if self.completer is None or opened is known:
             return
-        closed = {name: DocumentChange(None, saved=False) for name in known.keys() - opened.keys()}
-        changed = {
-            name: DocumentChange(document, saved=False)
-            for name, document in opened.items()
-            if name not in known or known[name] != document
-        }
+        changes: dict[str, OpenDocument | None] = dict.fromkeys(known.keys() - opened.keys())
+        changes |= {name: document for name, document in opened.items() if known.get(name) != document}
         self._counted = opened
-        self.completer.update_documents(closed | changed, active)
+        self.completer.update_documents(changes, active)
 
 
 def _document(request: CompletionRequest) -> OpenDocument:

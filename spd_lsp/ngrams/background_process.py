@@ -1,30 +1,105 @@
-"""Processes that compute in the background give way to all others, and end with the one that started them."""
+"""Processes that compute in the background: they give way to all others, and end with the one that started them.
+
+In: outdated tables, and the command that rebuilds one. A server notices the new table by itself.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import threading
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from time import monotonic
 
-BACKGROUND = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)  # creation flags, which only Windows has
+from ngram_builders.programs import NEUTRAL_CWD
+from ngram_builders.registry.ngram_table import NgramTable
+
 _PRIORITY = 10  # as `nice` has it; with the least, 3 seconds of work take minutes where all cores are busy
+_PAUSE = 20.0  # seconds after a build that found nothing to write, as where files were changed and changed back
 
 
-def lower_priority(process: int) -> None:
-    """Give a process that was just started a low priority; Windows does so with the creation flags."""
+def start_in_background(command: Sequence[str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start a process of low priority, from a working folder that is no repository; OSError if that fails.
+
+    Its standard input ends when this process does, however that ends.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.DEVNULL,
+        cwd=NEUTRAL_CWD,
+        creationflags=getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0),  # which only Windows has
+    )
     if sys.platform != "win32":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, process, _PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, process.pid, _PRIORITY)
+    return process
 
 
 def end_with_input() -> None:
     """End this process with its standard input, a pipe that closes with the other one, even if that is killed."""
-    threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def _exit_at_end_of_input() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(1)
+class Rebuilder:
+    """Rebuilds outdated tables, one at a time; a build that runs is stopped with this object."""
+
+    def __init__(self, command: Callable[[NgramTable], Sequence[str]]) -> None:
+        self.command = command
+        self.running: tuple[NgramTable, subprocess.Popen[bytes]] | None = None
+        self.problems: list[str] = []
+        self._not_before: dict[tuple[Path, ...], float] = {}  # when to build the table of these files again
+
+    def update(self, outdated: Sequence[NgramTable]) -> list[str]:
+        """Check on the running build, and start the next one; the tables of which one ended well. Never blocks.
+
+        A build that failed is not repeated for the same files, and one that wrote nothing after a pause.
+        """
+        built: list[str] = []
+        if self.running is not None:
+            table, process = self.running
+            if process.poll() is None:
+                return built
+            self.running = None
+            _end(process)
+            if process.returncode == 0:
+                built = [table.name]
+                self._not_before[table.paths] = monotonic() + _PAUSE
+            else:
+                self.problems.append(outdated_message(table))
+        for table in outdated:
+            if self.running is None and self._not_before.get(table.paths, 0.0) <= monotonic():
+                self._not_before[table.paths] = math.inf
+                try:
+                    process = start_in_background(self.command(table))
+                except OSError:
+                    self.problems.append(outdated_message(table))
+                else:
+                    self.running = table, process
+                    weakref.finalize(self, _end, process)
+        return built
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop a build; the next one resumes it."""
+    process.terminate()
+    process.wait()
+    if process.stdin:
+        process.stdin.close()
+
+
+def outdated_message(table: NgramTable) -> str:
+    """Return the message for a table that was not rebuilt."""
+    return f"n-gram table {table.name} is outdated; run: spd-lsp ngrams rebuild {table.name}"

@@ -7,30 +7,40 @@ Legend: W pools, K drafts, C candidates, N orders from 2 on, M longest orders se
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from copy import copy
+from pathlib import Path
 
 import numpy as np
 
-from ngram_builders.arrays import F64, Floats, Ids
+from ngram_builders.arrays import Floats, Ids
+from ngram_builders.errors import UserError
 from ngram_builders.index.occurrences import Occurrence, Rewriting, SearchedTexts, find_occurrences
-from ngram_builders.index.query import ORDERS, Pool, Query
+from ngram_builders.index.query import ORDERS, Pool, Query, Signed
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.index.table_file import Table
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from spd_lsp.settings import Settings
 
+FileName = str | os.PathLike[str]
+NamedNgrams = FileName | Sequence[FileName | Sequence[int]]  # files of tables, and token ids to count
 Histories = Sequence[Sequence[int]] | Ids
 
 MAX_CONTEXT = ORDERS[-1] - 1  # tokens of context
 PAPER_LAMBDAS = np.array([0.01, 0.04, 0.15, 0.18, 0.12])  # of orders 2 ... 6, appendix B of the paper
 # Weight of each n-gram order beside a model that is sure of nothing (`doubt` 1), one row for each longest matched
-# context. Fitted by expectation maximisation beside the starter, on packages that neither it nor any table had
-# seen, before there was doubt; fitted to other models or repositories they gained 2 % of perplexity at most.
-ORDER_WEIGHTS = (
-    (0.089,),
-    (0.048, 0.090),
-    (0.030, 0.090, 0.102),
-    (0.019, 0.056, 0.119, 0.092),
-    (0.005, 0.035, 0.075, 0.123, 0.383),
+# context, or none. Fitted by expectation maximisation beside the starter, on packages that neither it nor a table
+# had seen, before there was doubt; fitted to other models or repositories they gained 2 % of perplexity at most.
+ORDER_WEIGHTS = np.array(  # [M, N]
+    [
+        [0, 0, 0, 0, 0],
+        [0.089, 0, 0, 0, 0],
+        [0.048, 0.090, 0, 0, 0],
+        [0.030, 0.090, 0.102, 0, 0],
+        [0.019, 0.056, 0.119, 0.092, 0],
+        [0.005, 0.035, 0.075, 0.123, 0.383],
+    ]
 )
 _TINY = 1e-300
 
@@ -50,15 +60,20 @@ class Mixture:
         self.weights = tuple(weights)
         self.query = Query(pools, [weight / DEFAULT_WEIGHT for weight in weights])
         self.names = tuple(names)
-        self.order_weights = _square(ORDER_WEIGHTS)  # [M, N]
+        self.order_weights = ORDER_WEIGHTS.tolist()
         self.reach = MAX_CONTEXT
 
     def adjusted(self, factor: float, longest: int) -> Mixture:
-        """Return the mixture with `factor` times the odds against the model, and n-grams of `longest` at most."""
+        """Return the mixture with `factor` times the odds against the model, and n-grams of `longest` at most.
+
+        Example: factor 2, a row of order weights whose sum is 1/2 -> 2/3, shared among the orders as before.
+        """
         if factor == 1 and longest >= ORDERS[-1]:
             return self
         other = copy(self)
-        other.order_weights = _scale_odds(self.order_weights, factor)
+        weights = np.array(self.order_weights)
+        total = weights.sum(axis=-1, keepdims=True)
+        other.order_weights = (factor * weights / (1 - total + factor * total)).tolist()
         other.reach = longest - 1
         return other
 
@@ -69,11 +84,11 @@ class Mixture:
         return find_occurrences(self.texts, history, follow, rewritings)
 
     def contexts(self, histories: Histories) -> Ids:
-        """Return the contexts to look up, padded with -1. -> [K, MAX_CONTEXT]"""
-        contexts = _last_tokens(histories, MAX_CONTEXT)
-        if self.reach < MAX_CONTEXT:
-            contexts = contexts.copy()
-            contexts[:, : MAX_CONTEXT - self.reach] = -1
+        """Return the contexts to look up, padded with -1. Example: [[5, 7]] -> [[-1, -1, -1, 5, 7]]."""
+        contexts = np.full((len(histories), MAX_CONTEXT), -1, dtype=np.int64)
+        for row, history in zip(contexts, histories, strict=True):
+            tail = history[-self.reach :]
+            row[MAX_CONTEXT - len(tail) :] = tail
         return contexts
 
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
@@ -81,7 +96,7 @@ class Mixture:
 
         An order whose context no table has seen adds nothing, as in the paper.
         """
-        p_n, _ = self.by_order(histories, candidates)
+        p_n, _ = self.query.probabilities(self.contexts(histories), candidates)
         return np.asarray(np.einsum("n,knc->kc", PAPER_LAMBDAS, p_n))
 
     def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
@@ -93,14 +108,10 @@ class Mixture:
 
         Example: p .1, of a history only the bigram context seen, with p_2 .5 and w[2, 2] .09 -> .133.
         """
-        contexts = self.contexts(histories)
-        p = np.asarray(p)
-        weights = self.order_weights.tolist()
-        if p.ndim == 1:
-            return self.query.mix(contexts, candidates, p, weights, _doubt(p.max(initial=0.0)))
+        rows = np.broadcast_to(p, (len(histories), len(candidates)))
         mixed = [
-            self.query.mix(context, candidates, row, weights, _doubt(row.max(initial=0.0)))
-            for context, row in zip(contexts[:, None], p, strict=True)
+            self.query.mix(context, candidates, row, self.order_weights, _doubt(row.max(initial=0.0)))
+            for context, row in zip(self.contexts(histories)[:, None], rows, strict=True)
         ]
         return np.concatenate(mixed)
 
@@ -114,36 +125,11 @@ class Mixture:
         if total < 0.5:  # some may not follow
             total = np.maximum(p, 0).sum()
         doubt = _doubt(p.max(initial=0.0) / max(total, _TINY))
-        return self.query.mix_candidates(self.contexts(histories), p, n, self.order_weights.tolist(), doubt)
-
-    def by_order(self, histories: Histories, candidates: Ids) -> tuple[Floats, Floats]:
-        """Return p_n, the weighted mean over the pools that have seen the context, and whether any has.
-
-        -> [K, N, C] and [K, N], orders from 2 on.
-        """
-        p_n, matched = self.query.probabilities(self.contexts(histories), candidates)
-        return p_n, (matched > 0).astype(float)
+        return self.query.mix_candidates(self.contexts(histories), p, n, self.order_weights, doubt)
 
     def successors(self, histories: Histories, n: int) -> Ids:
         """Return up to n tokens per pool and history that followed its longest known context, each once."""
         return self.query.successors(self.contexts(histories), n)
-
-
-def _square(rows: Sequence[Sequence[float]]) -> F64:
-    """Order weights for every longest match, none (row 0) included. [M, N]"""
-    table: F64 = np.zeros((len(rows) + 1, len(rows)))
-    for m, row in enumerate(rows, 1):
-        table[m, : len(row)] = row
-    return table
-
-
-def _scale_odds(weights: F64, factor: float) -> F64:
-    """Return order weights [..., O] with their odds against the base times `factor`, at least 0.
-
-    Example: factor 2, a row whose weights sum to 1/2 -> 2/3, shared among the orders as before.
-    """
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(factor * weights / np.maximum(1 - total + factor * total, _TINY))
 
 
 def _doubt(top: float) -> float:
@@ -156,17 +142,34 @@ def _doubt(top: float) -> float:
     return max(1 - float(top), 0.0)
 
 
-def _last_tokens(histories: Histories, n: int) -> Ids:
-    """The last n ids of each history, -1 where it is shorter. Example: [[5, 7]], 3 -> [[-1, 5, 7]]."""
-    if isinstance(histories, np.ndarray) and histories.shape[1] >= n:
-        return histories[:, -n:]
-    contexts = np.full((len(histories), n), -1, dtype=np.int64)
-    for row, history in zip(contexts, histories, strict=True):
-        tail = history[-n:]
-        row[n - len(tail) :] = tail
-    return contexts
-
-
 def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
     """Return the mixture with the weight and the longest order of the settings."""
     return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
+
+
+def open_mixture(named: NamedNgrams, vocabulary: int, weight: float = 1.0) -> Mixture | None:
+    """The n-grams that a program names itself, for a model with this many tokens; None if there are none.
+
+    Token ids are those of the model's own tokenizer.
+    """
+    parts = [named] if isinstance(named, (str, os.PathLike)) else named
+    pools, texts = [], []
+    for part in parts:
+        if not isinstance(part, (str, os.PathLike)):
+            texts.append(ids := np.asarray(part, dtype=np.int64))
+            if len(ids) and not 0 <= ids.min() <= ids.max() < vocabulary:
+                raise UserError(f"token ids are from 0 to {vocabulary - 1}, not {ids.min()} to {ids.max()}")
+            continue
+        table = Table.open(Path(part))
+        if table.summary.vocab_size > vocabulary:
+            raise UserError(
+                f"{part} has {table.summary.vocab_size:,} tokens, but the model has {vocabulary:,}: they belong "
+                "to different models; build the table with `spd-lsp build-ngrams --model` and this one"
+            )
+        pools.append(table.array)
+    if texts:
+        pools.append(build_suffix_array(texts))
+    if not pools:
+        return None
+    weights = [1 / len(pools)] * len(pools)
+    return Mixture([[Signed(array)] for array in pools], weights).adjusted(weight, ORDERS[-1])

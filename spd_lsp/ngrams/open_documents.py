@@ -15,22 +15,18 @@ import sys
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from ngram_builders.sources.filters import (
-    MAX_SOURCE_BYTES,
-    decode_source,
-    normalize_line_ends,
-    read_source_text,
-)
+from ngram_builders.scratch import file_stamp
+from ngram_builders.sources.filters import MAX_SOURCE_BYTES, decode_source, read_source_text
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, related_languages
 from ngram_builders.sources.masking import find_secrets
 from ngram_builders.sources.secret_files import is_secret
-from spd_lsp.ngrams.table_files import State, TableFiles, state_of
+from spd_lsp.ngrams.table_files import TableFiles
 
 if TYPE_CHECKING:
     from spd_lsp.ngrams.open_files import OpenFiles
@@ -58,9 +54,8 @@ _DEFINED = re.compile(  # at the top of a module
     r"|^([^\W\d]\w*)[ \t]*(?::[^=\n]*)?=(?!=)|^export[ \t]*\{([\w, \t]+)",
     re.MULTILINE,
 )
-_TAKEN = re.compile(  # by a package from its modules
-    r"^from[ \t][^\n]*?\bimport\b(?:[ \t]*\(([\w,\s]+)|([\w, \t]+))", re.MULTILINE
-)
+# By a package from its modules.
+_TAKEN = re.compile(r"^from[ \t][^\n]*?\bimport\b(?:[ \t]*\(([\w,\s]+)|([\w, \t]+))", re.MULTILINE)
 _NOT_ALL = re.compile(r"^from[ \t][^\n]*\bimport[ \t]*\*|^__all__[ \t]*(?:\+|\.)", re.MULTILINE)
 _PYTHON_FILES = (".pyi", "/__init__.pyi", ".py", "/__init__.py")
 _SITE_PACKAGES = tuple(
@@ -70,12 +65,7 @@ _MODULE_IMPORT = re.compile(r"^import[ \t]+(\w+)", re.MULTILINE)
 _ALL = re.compile(r"^__all__[^\n=]*=\s*[\[(]([^\])]*)", re.MULTILINE)
 _LIST_REACH = 500  # characters of a list of imported names
 _MODULE = re.compile(r"(?<![\w./:-])[\w./:-]*\w|\.+")  # tried once a run of these, so in linear time
-_INNER_FILES = (
-    "",
-    f"{os.sep}__init__",
-    f"{os.sep}index",
-    f"{os.sep}mod",
-)  # of a module, or of a folder that is one
+_INNER_FILES = ("", f"{os.sep}__init__", f"{os.sep}index", f"{os.sep}mod")  # of a module, or a folder that is one
 _MAX_IMPORT_LINES = 100
 _MAX_STEMS = 400  # of all import lines: a crafted one may name thousands
 _MAX_DEPTH = 12  # folders of a module's path, and above the file that imports it
@@ -92,11 +82,6 @@ class OpenDocument:
     path: Path | None
     language: str | None
     text: str
-
-    @property
-    def plain(self) -> OpenDocument:
-        """The document with "\\n" for every line end, as tokenizers see it."""
-        return replace(self, text=normalize_line_ends(self.text)) if "\r" in self.text else self
 
     def matching_names(
         self,
@@ -116,33 +101,27 @@ class OpenDocument:
         found = re.compile(rf"(?<!\w){begun[0]}\w+")
         above = found.findall(self.text, max(0, cursor - _NAME_REACH), begun.start())
         below = found.findall(self.text, cursor, cursor + _NAME_REACH)
-        alike = self._names_behind_the_same(begun)
-        recent = dict.fromkeys([*reversed(above), *below])
-        weights = {name: (1 + 5 * alike[name]) ** 0.45 / (1 + age) ** 0.1 for age, name in enumerate(recent)}
-        modules = {name for text in imported for name in names_from(sorted_names(text), begun[0])}
-        for beginning, weight in ((modules, _IMPORTED_WEIGHT), (others(begun[0]), _OTHER_WEIGHT)):
-            names = set(islice(beginning, _MAX_ALIKE + 1)) - weights.keys()
-            if len(names) <= _MAX_ALIKE:
-                weights |= dict.fromkeys(sorted(names), weight / max(len(names), 1))
-        around = self.text[max(0, cursor - _NAME_REACH - _KEY_REACH) : cursor + _NAME_REACH]
-        return _as_probabilities(weights, around)
-
-    def _names_behind_the_same(self, begun: re.Match[str]) -> Counter[str]:
-        """How often each name that a word begins stands behind the same sign or word, or first on a line."""
         left = self.text[max(0, begun.start() - _MAX_NAME_LENGTH) : begun.start()].rpartition("\n")[2]
         reverse = _LEXEME_BACKWARDS.match(left[::-1])
         before = reverse[1][::-1] if reverse else ""
         start = rf"(?<!\w){before}" if before.isalnum() else re.escape(before) or "^"
-        around = self.text[max(0, begun.start() - _NAME_REACH) : begun.end() + _NAME_REACH]
-        return Counter(re.findall(rf"{start}[ \t]*(?<!\w)({begun[0]}\w+)", around, re.MULTILINE))
-
-
-def _as_probabilities(weights: Mapping[str, float], text: str) -> Mapping[str, float]:
-    """Return the likeliest names first; what is missing to 1 is left to names that stand nowhere yet."""
-    secrets = [text[secret.start : secret.end] for secret in find_secrets(text)] if weights else []
-    names = [name for name in weights if len(name) <= _MAX_NAME_LENGTH and not any(name in one for one in secrets)]
-    total = sum(weights.values()) + _NEW_WEIGHT
-    return {name: weights[name] / total for name in sorted(names, key=lambda name: -weights[name])}
+        around = self.text[max(0, begun.start() - _NAME_REACH) : cursor + _NAME_REACH]
+        alike = Counter(re.findall(rf"{start}[ \t]*(?<!\w)({begun[0]}\w+)", around, re.MULTILINE))
+        recent = dict.fromkeys([*reversed(above), *below])
+        weights = {name: (1 + 5 * alike[name]) ** 0.45 / (1 + age) ** 0.1 for age, name in enumerate(recent)}
+        modules = {name for text in imported for name in names_from(sorted_names(text), begun[0])}
+        for beginning, weight in ((modules, _IMPORTED_WEIGHT), (others(begun[0]), _OTHER_WEIGHT)):
+            new = set(islice(beginning, _MAX_ALIKE + 1)) - weights.keys()
+            if len(new) <= _MAX_ALIKE:
+                weights |= dict.fromkeys(sorted(new), weight / max(len(new), 1))
+        if not weights:
+            return {}
+        around = self.text[max(0, cursor - _NAME_REACH - _KEY_REACH) : cursor + _NAME_REACH]
+        secrets = [around[secret.start : secret.end] for secret in find_secrets(around)]
+        total = sum(weights.values()) + _NEW_WEIGHT  # what is missing to 1 is left to names that stand nowhere yet
+        likeliest = sorted(weights.items(), key=lambda item: -item[1])
+        names = ((name, weight) for name, weight in likeliest if len(name) <= _MAX_NAME_LENGTH)
+        return {name: weight / total for name, weight in names if not any(name in one for one in secrets)}
 
 
 def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -174,16 +153,9 @@ def names_from(names: Sequence[str], start: str) -> list[str]:
     return [name for name in names[first:last] if name != start]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentChange:
-    """The new state of a document, None once it is closed, and whether it was saved."""
-
-    document: OpenDocument | None
-    saved: bool
-
-
-def countable(opened: OpenDocument, text: str) -> str | None:
+def countable(opened: OpenDocument) -> str | None:
     """Return the text that may be counted: handwritten code, secrets masked; None if there is none."""
+    text = clean(opened.text)
     if is_secret(opened.path or PurePath(opened.name)) or len(text) > MAX_SOURCE_BYTES:
         return None
     masked, fault = decode_source(text.encode(), opened.name if opened.language == "json" else "")
@@ -209,7 +181,7 @@ def real_path(file: Path) -> str:
 
 
 class ImportedModules:
-    """The modules that open documents import; those of the document asked for last are remembered."""
+    """The modules that open documents import."""
 
     def __init__(self, files: OpenFiles) -> None:
         self._files = files
@@ -220,13 +192,14 @@ class ImportedModules:
         """Return the files of tables that a document imports, if its own file belongs to these tables."""
         place = place_of(document)
         owners = self._owners(place)
-        asked = place, *_import_lines(document.text), *((owner, len(owner.states)) for owner in owners)
-        if asked != self._asked:
+        lines = tuple(match[1] for match in islice(_IMPORT.finditer(document.text), _MAX_IMPORT_LINES))
+        asked = place, lines, *((one, len(one.states)) for one in owners)
+        if asked != self._asked:  # looking takes milliseconds
             self._asked = asked
             paths = (
                 path
                 for one in owners
-                for path in _imported_files(document, place, one.table.roots, one.states)
+                for path in _imported_files(lines, document.language, place, one.states)
                 if one.states[path][0] <= _MAX_BYTES
             )
             self._paths = list(islice(dict.fromkeys(paths), _MAX_MODULES))
@@ -240,9 +213,8 @@ class ImportedModules:
         """Return the names that may go on with a list of imported ones; none where they are not known."""
         place = place_of(document)
         owners = self._owners(place)
-        of_module = replace(document, text=imports.line)
         for owner in owners:
-            path = next(_imported_files(of_module, place, owner.table.roots, owner.states), None)
+            path = next(_imported_files([imports.line], document.language, place, owner.states), None)
             if path:
                 names = exported_names(self._text(path), is_package=PurePath(path).stem == "__init__")
                 break
@@ -253,28 +225,24 @@ class ImportedModules:
 
     def _owners(self, place: str) -> list[TableFiles]:
         """The tables of folders that a file lies in."""
-        return [one for one in self._files.tables.values() if _is_below(place, one.table.roots)]
+        tables = self._files.tables.values()
+        return [one for one in tables if any(place.startswith(f"{root}{os.sep}") for root in one.table.roots)]
 
     def _text(self, path: str) -> str:
         """What a module says: in the editor, if it is open there, or on disk."""
-        return self._files.text_at(path) or _text_on_disk(path, state_of(path))
+        return self._files.text_at(path) or _text_on_disk(path, file_stamp(Path(path)))
 
 
 @lru_cache(_MAX_TEXTS)
-def _text_on_disk(path: str, state: State | None) -> str:
-    return read_source_text(path)[0] if state else ""
-
-
-def _is_below(place: str, roots: Iterable[Path]) -> bool:
-    """Whether a file lies in one of these folders."""
-    return any(place.startswith(f"{root}{os.sep}") for root in roots)
+def _text_on_disk(path: str, stamp: object) -> str:
+    return read_source_text(path)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportList:
     """A list of names that are imported from a module, up to a cursor. Example: `from .shop import Cart, Or`."""
 
-    line: str  # an import of that module
+    line: str  # what stands behind the word that begins an import of that module
     module: str
     listed: frozenset[str]  # names before the cursor
     begun: str  # a name at the cursor
@@ -285,7 +253,7 @@ class ImportList:
         reach = text[max(0, cursor - _LIST_REACH) : cursor]
         head, _, listed = reach.rpartition("import")
         words = head.rpartition("\n")[2].split()
-        line = f"{' '.join(words)} import x"
+        line = f" {words[-1] if words else ''} import x"
         is_list = len(words) == 2 and words[0] == "from"
         if not (is_list and re.fullmatch(r"[ \t][\w, \t]*|[ \t]*\([\w\s,]*", listed)):
             head, _, listed = reach.rpartition("\n")[2].rpartition("{")
@@ -294,7 +262,7 @@ class ImportList:
             is_list = head.split()[:1] in (["import"], ["export"]) and len(words) == 2 and words[0] == "from"
             if not (is_list and re.fullmatch(r"[\w, \t]*", listed + closed)):
                 return None
-            line = f"import {words[1]}"
+            line = f" {words[1]}"
         *before, begun = listed.replace("(", " ").split(",")
         return cls(line, words[1], frozenset(" ".join(before).split()), begun.strip())
 
@@ -332,31 +300,23 @@ def exported_names(text: str, *, is_package: bool = False) -> list[str]:
     if listed := _ALL.search(text):
         return re.findall(r"[\"']([^\W\d]\w*)[\"']", listed[1])
     found = [name for groups in _DEFINED.findall(text) for name in NAME.findall(" ".join(groups))]
-    found += (
-        [name for taken in _TAKEN.findall(text) for name in NAME.findall(" ".join(taken))] if is_package else []
-    )
+    if is_package:
+        found += [name for taken in _TAKEN.findall(text) for name in NAME.findall(" ".join(taken))]
     return [name for name in dict.fromkeys(found) if name[0] != "_" and name not in ("as", "type")]
 
 
-def _import_lines(text: str) -> tuple[str, ...]:
-    """What stands behind `import` and the like, a line each."""
-    return tuple(match[1] for match in islice(_IMPORT.finditer(text), _MAX_IMPORT_LINES))
-
-
 def _imported_files(
-    document: OpenDocument, place: str, roots: Iterable[Path], files: Container[str]
+    lines: Iterable[str], language: str | None, place: str, files: Container[str]
 ) -> Iterator[str]:
-    """Yield those of some files that a document at a place imports, if it lies in one of these folders, each once.
+    """Yield those of some files that a file at a place imports, each once. lines: what stands behind `import`.
 
     Of several that an import may mean, the nearest one of those with the longest path.
     """
-    if not _is_below(place, roots):
-        return
-    group = related_languages(document.language or "")
+    group = related_languages(language or "")
     ends = [end for end, language in LANGUAGE_BY_EXTENSION.items() if language in group]
     endings = [f"{inner}.{end}" for end in ends for inner in _INNER_FILES]
     folders = list(Path(place).parents)
-    stems = (stem for line in _import_lines(document.text) for stem in _stems(line))
+    stems = (stem for line in lines for stem in _stems(line))
     seen = {place}
     for up, stem in dict.fromkeys(islice(stems, _MAX_STEMS)):
         tops = folders[:_MAX_DEPTH] if up is None else folders[up : up + 1]
@@ -375,9 +335,7 @@ def _stems(line: str) -> Iterator[tuple[int | None, str]]:
     """
     module, _, members = line.partition(" import ")
     found = _MODULE.findall(module)
-    found += [
-        f"{one}{'' if one.endswith('.') else '.'}{name}" for one in found for name in _MODULE.findall(members)
-    ]
+    found += [f"{one.removesuffix('.')}.{name}" for one in found for name in _MODULE.findall(members)]
     for written in dict.fromkeys(found):
         stem = written.lstrip(".")
         if "/" in written:

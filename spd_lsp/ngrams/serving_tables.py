@@ -5,10 +5,10 @@ In: a registry, and what was edited since. Out: a `Mixture` for a file and its l
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.index.occurrences import SearchedTexts
@@ -23,7 +23,7 @@ from ngram_builders.registry.ngram_table import (
 )
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import related_languages
-from spd_lsp.ngrams.auto_rebuild import Rebuilder, outdated_message
+from spd_lsp.ngrams.background_process import Rebuilder, outdated_message
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument, real_path
 from spd_lsp.ngrams.open_files import OpenFiles
@@ -43,24 +43,13 @@ def _label(table: NgramTable, file: Path | None, holder: object) -> str:
     return path.relative_to(root).as_posix() if is_own else f"{table.name}: {path.relative_to(root).as_posix()}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServingTable:
+class ServingTable(NamedTuple):
     """An open table that serves a file, in one file or in several whose counts add up."""
 
     table: NgramTable
     weight: float
-    files: tuple[Table, ...]
+    files: list[Table]
     sources: TableFiles | None  # what it was built from, if that is known and kept up to date
-
-    @property
-    def arrays(self) -> tuple[Signed, ...]:
-        """Its texts, a suffix array of each file."""
-        return tuple(Signed(file.array) for file in self.files)
-
-    @property
-    def pool(self) -> Pool:
-        """The same with what changed since it was built."""
-        return (*self.arrays, *self.sources.differences()) if self.sources else self.arrays
 
 
 class ServingTables:
@@ -87,10 +76,8 @@ class ServingTables:
         self.model = model  # as problems name it
         self.problems: list[str] = []
         self.tables: list[ServingTable] = []  # for the file asked for last
-        self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language
+        self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language; None: look again
         self._generation: Hashable = None  # of the registry, when the tables were looked up
-        self._reloads = 0
-        self._is_current = False  # whether `tables` are those of that file and generation
         self._opened: dict[Path, Table | None] = {}
         self._pools: list[Pool] = []  # as mixed
         self._mixture: Mixture | None = None
@@ -106,18 +93,24 @@ class ServingTables:
 
     def mixture_for(self, file: Path | None, language: str | None) -> Mixture | None:
         """Return the mixture for a file, or None if no table and no open file is about such code."""
-        self.reload_if_changed()
-        if not self._is_current or self._asked != (file, language):
+        self._reload_if_changed()
+        if self._asked != (file, language):
             self.tables = self._tables_for(file, language)
-            self._asked = (file, language)
-            self._is_current = True
+            self._asked = file, language
             self._pools = []
-        pools = [one.pool for one in self.tables]
+        pools: list[Pool] = [
+            (*(Signed(file.array) for file in one.files), *(one.sources.differences() if one.sources else ()))
+            for one in self.tables
+        ]
+        names = [one.table.name for one in self.tables]
+        weights = [one.weight for one in self.tables]
         if self.open_files and (opened := self.open_files.arrays(language)):
             pools.append(opened)
+            names.append(OPEN_FILES)
+            weights.append(DEFAULT_WEIGHT)
         if pools != self._pools:
             self._pools = pools
-            self._mixture = self._mix(pools)
+            self._mixture = Mixture(pools, weights, names, texts=self._searched_texts(file, language))
         return self._mixture if pools else None
 
     def know(self, language: str | None) -> bool:
@@ -126,32 +119,21 @@ class ServingTables:
         held = (one.table.languages for one in self.tables)
         return any(not languages or not wanted.isdisjoint(languages) for languages in held)
 
-    def _mix(self, pools: Sequence[Pool]) -> Mixture:
-        """Return the mixture of the file's tables and of the open files, the last pool if there is one more."""
-        names = [one.table.name for one in self.tables]
-        weights = [one.weight for one in self.tables]
-        if len(pools) > len(self.tables):
-            names.append(OPEN_FILES)
-            weights.append(DEFAULT_WEIGHT)
-        return Mixture(pools, weights, names, texts=self._searched_texts())
-
-    def _searched_texts(self) -> list[SearchedTexts]:
+    def _searched_texts(self, file: Path | None, language: str | None) -> list[SearchedTexts]:
         """The texts to copy from: those of the file's tables as they are now, and of the open files."""
-        if self.open_files is None or self._asked is None:
+        if self.open_files is None:
             return []
-        file, language = self._asked
         found: list[SearchedTexts] = []
         for one in self.tables:
             if one.sources:
                 shards = [shard.array for shard in one.files]
-                label = partial(_label, one.table, file)
-                found += one.sources.searched_texts(shards, label, trust(one.weight))
+                found += one.sources.searched_texts(shards, partial(_label, one.table, file), trust(one.weight))
         return found + self.open_files.searched_texts(language)
 
     @property
     def revision(self) -> int:
         """Changes with the tables, and with the files that changed since; edits of open files do not count."""
-        return self._reloads + (self.open_files.revision if self.open_files else 0)
+        return self.open_files.revision if self.open_files else 0
 
     def run_idle_work(self, seconds: float) -> bool:
         """Count changes for about this long, look for other tables, start due rebuilds; whether there is more."""
@@ -159,30 +141,26 @@ class ServingTables:
             return False
         if self.open_files.run_idle_work(seconds):
             return True
-        if asked := self._asked or self.open_files.latest:  # so the next request finds its tables open
-            self.mixture_for(*asked)
+        if asked := self._asked or self.open_files.latest:
+            self.mixture_for(*asked)  # so the next request finds its tables open
         outdated = [one.table for one in self.open_files.tables.values() if one.is_outdated]
-        if self.rebuilder is None:
-            built: list[str] = []
-            problems = [outdated_message(table) for table in outdated]
-        else:
-            built = self.rebuilder.update(outdated)
-            problems = self.rebuilder.problems
-        for name in built:
-            self.open_files.forget(name)
-            self._is_current = False
-        for problem in problems:
+        built = self.rebuilder.update(outdated) if self.rebuilder else []
+        for problem in self.rebuilder.problems if self.rebuilder else map(outdated_message, outdated):
             self._report(problem)
+        if built and asked:  # compare them with their files anew, even if the build found nothing to write
+            for name in built:
+                self.open_files.tables.pop(name, None)
+            self._asked = None
+            self.mixture_for(*asked)
         return bool(built) or self.open_files.has_work()
 
-    def reload_if_changed(self) -> None:
+    def _reload_if_changed(self) -> None:
         """Look all tables up again if one was built, chosen or removed since."""
         generation = self.registry.generation() if self.registry else None
         if self.registry is None or generation == self._generation:
             return
         self._generation = generation
-        self._reloads += 1
-        self._is_current = False
+        self._asked = None
         tables = self.registry.tables()
         kept = {path for table in tables for path in table.paths}
         self._opened = {path: file for path, file in self._opened.items() if file and path in kept}
@@ -191,37 +169,22 @@ class ServingTables:
             self.open_files.retain(tables)
 
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
-        """Open the registry's tables for a file."""
-        for _ in range(2):  # a build may replace a table before it is opened
-            self.reload_if_changed()
-            chosen = [
-                (table, weight, [self._open(path) for path in table.paths])
-                for table, weight in self._registered_tables(file, language)
-            ]
-            if all(all(files) for _, _, files in chosen):
-                break
-        return [
-            ServingTable(
-                table,
-                weight,
-                tuple(filter(None, files)),
-                self.open_files.follow(table, self.fingerprint) if self.open_files else None,
-            )
-            for table, weight, files in chosen
-            if all(files)
-        ]
+        """Open the registry's tables for a file, without those of other models' tokens.
 
-    def _registered_tables(self, file: Path | None, language: str | None) -> list[tuple[NgramTable, float]]:
-        """The registry's word, if there is a registry, without the tables of other models' tokens.
-
-        Those are told only where this model has no table of the same sources.
+        These are told only where this model has no table of the same sources.
         """
         named = self.registry.tables_for(file, language) if self.registry else []
         fitting = [(table, weight) for table, weight in named if table.fingerprint == self.fingerprint]
         for table, _ in named:
             if table.fingerprint != self.fingerprint and not covering_tables([one for one, _ in fitting], table):
                 self._report(mismatch_message(table, self.model or "this model"))
-        return fitting
+        found = []
+        for table, weight in fitting:
+            files = list(filter(None, map(self._open, table.paths)))
+            if len(files) == len(table.paths):
+                sources = self.open_files.follow(table, self.fingerprint) if self.open_files else None
+                found.append(ServingTable(table, weight, files, sources))
+        return found
 
     def _report(self, problem: str) -> None:
         """Add a problem unless it is there."""

@@ -10,14 +10,14 @@ a check of that, as SentencePiece vocabularies, whose blanks are letters, a text
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import chain
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ngram_builders.arrays import I32, I64
+from ngram_builders.arrays import I32
 
 _CUT = re.compile(r"(?<=[^\W_])(?=\n)|(?<=\S\n)(?=[^\W\d_])")
 _CROSSING = re.compile(rb"[A-Za-z0-9]\n|\S\n[A-Za-z]")  # in tokens that stand across such places
@@ -42,17 +42,12 @@ class Tokenizer(Protocol):
         """The bytes of each id."""
 
 
-Known = dict[str, list[int]]  # the ids of pieces
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedText:
-    """A text's ids, and where each token ends in its bytes; no ends if the ids spell other bytes."""
+class EncodedText(NamedTuple):
+    """A text, its ids [T], and those of its pieces."""
 
     text: str
-    ids: I32  # [T]
-    ends: I64 | None  # [T]
-    known: Known
+    ids: I32
+    known: dict[str, list[int]]
 
 
 class TextEncoder:
@@ -65,30 +60,25 @@ class TextEncoder:
         is_crossed = any(map(_CROSSING.search, tokenizer.pieces))
         self._can_cut = not is_crossed and list(cut) == tokenizer.encode(_SAMPLE)
 
-    def pieces(self, text: str) -> Iterator[str]:
+    def pieces(self, text: str) -> list[str]:
         """The parts of a text that are encoded apart."""
         if not self._can_cut:
-            yield text
-            return
-        for piece in _CUT.split(text):
-            for start in range(0, len(piece), _LONGEST):
-                yield piece[start : start + _LONGEST]
+            return [text]
+        parts = _CUT.split(text)
+        return [part[at : at + _LONGEST] for part in parts for at in range(0, len(part), _LONGEST)]
 
-    def encode(self, text: str, known: Known | None = None) -> EncodedText:
+    def encode(self, text: str, known: Mapping[str, list[int]] = MappingProxyType({})) -> EncodedText:
         """Encode a text, of which some pieces are known."""
-        pieces = list(self.pieces(text))
-        before = known or {}
-        now = {piece: before.get(piece) or self.tokenizer.encode(piece) for piece in dict.fromkeys(pieces)}
-        ids = np.fromiter(chain.from_iterable(map(now.__getitem__, pieces)), np.int32)
-        ends = np.cumsum(self._lengths[ids])
-        is_spelled = (int(ends[-1]) if len(ends) else 0) == len(text.encode())
-        return EncodedText(text, ids, ends if is_spelled else None, now)
+        pieces = self.pieces(text)
+        now = {piece: known.get(piece) or self.tokenizer.encode(piece) for piece in dict.fromkeys(pieces)}
+        return EncodedText(text, np.fromiter(chain.from_iterable(map(now.__getitem__, pieces)), np.int32), now)
 
     def around(self, encoded: EncodedText, start: int, end: int) -> tuple[I32, I32]:
         """The ids of the whole tokens before the character `start`, and of those from the character `end` on."""
-        text = encoded.text
-        if encoded.ends is None:
+        text, ids, _ = encoded
+        ends = np.cumsum(self._lengths[ids])
+        if not len(ids) or ends[-1] != len(text.encode()):  # the ids spell other bytes
             return self.encode(text[:start]).ids, self.encode(text[end:]).ids
-        first = np.searchsorted(encoded.ends, len(text[:start].encode()), side="right")
-        last = np.searchsorted(encoded.ends, len(text[:end].encode()), side="left") + 1 if end else 0
-        return encoded.ids[:first], encoded.ids[last:]
+        first = np.searchsorted(ends, len(text[:start].encode()), side="right")
+        last = np.searchsorted(ends, len(text[:end].encode()), side="left") + 1 if end else 0
+        return ids[:first], ids[last:]

@@ -9,7 +9,7 @@ import pytest
 
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 from tests.processes import steps
 
@@ -37,7 +37,7 @@ def again(completer: Completer, text: str = TEXT, cursor: int = CURSOR, name: st
 def show(completer: Completer, first: int, end: int) -> None:
     for number in range(first, end):
         one = document(number)
-        completer.update_documents({one.name: DocumentChange(one, False)})
+        completer.update_documents({one.name: one})
     while completer.run_idle_work(1.0):
         pass
 

@@ -19,7 +19,7 @@ from spd_lsp.lsp.server import create_server
 from spd_lsp.lsp.session import Session
 from spd_lsp.lsp.transport.serve import SocketWriter
 from spd_lsp.lsp.transport.serve import session as serve
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 from tests.processes import TIMEOUT
 
@@ -192,7 +192,7 @@ class FakeCompleter:
         self.steps_taken = 0
         self.ended = 0
         self.answered = 0
-        self.changes: dict[str, DocumentChange] = {}  # the newest of each document
+        self.changes: dict[str, OpenDocument | None] = {}  # the newest of each document
         self.files: list[Path] = []  # that changed on the disk
         self.idle_slices = 0
         self.prefetched: list[tuple[str, int]] = []  # source and cursor
@@ -203,7 +203,7 @@ class FakeCompleter:
     def apply_settings(self, settings: Settings) -> None:
         self.applied.append(settings)
 
-    def update_documents(self, changes: Mapping[str, DocumentChange], asked: str = "") -> None:
+    def update_documents(self, changes: Mapping[str, OpenDocument | None], asked: str = "") -> None:
         self.changes.update(changes)
 
     def update_files(self, files: Sequence[Path]) -> None:

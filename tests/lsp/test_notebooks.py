@@ -105,12 +105,12 @@ async def test_the_index_gets_the_notebook_as_one_document_until_it_is_closed():
         await opened_notebook(editor, FIRST, TITLE, SECOND)
         await until(lambda: fake.changes)
         ((name, change),) = fake.changes.items()
-        assert (change.document.text, change.document.language) == (WHOLE, "python")
+        assert (change.text, change.language) == (WHOLE, "python")
         cells = [{"uri": cell_uri(name)} for name in "atb"]
         editor.notify(
             "notebookDocument/didClose", {"notebookDocument": {"uri": NOTEBOOK}, "cellTextDocuments": cells}
         )
-        await until(lambda: fake.changes[name].document is None)
+        await until(lambda: fake.changes[name] is None)
         assert texts(await editor.request(COMPLETION, at(0, 6, uri=cell_uri("b")))) == []
         assert (await editor.status())["reason"] == "the document is not open"
 

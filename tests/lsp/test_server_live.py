@@ -38,15 +38,15 @@ async def test_the_completer_gets_documents_that_open_change_and_close():
         await opened(editor, "x = \n")
         editor.open("y = 1\n", OTHER)
         await until(lambda: OTHER in fake.changes)
-        assert fake.changes[OTHER].document.text == "y = 1\n"
-        assert fake.changes[OTHER].document.language == "python"
+        assert fake.changes[OTHER].text == "y = 1\n"
+        assert fake.changes[OTHER].language == "python"
         editor.send(edit("z", 0, 0, 1, uri=OTHER))
         await editor.request(COMPLETION, at(0, 4))
-        assert fake.changes[OTHER].document.text == "z = 1\n"
+        assert fake.changes[OTHER].text == "z = 1\n"
         editor.notify("textDocument/didSave", {"textDocument": {"uri": OTHER}})
         await until(lambda: fake.files == [Path("/code/other.py")])
         editor.notify("textDocument/didClose", {"textDocument": {"uri": OTHER}})
-        await until(lambda: fake.changes[OTHER].document is None)
+        await until(lambda: fake.changes[OTHER] is None)
 
 
 async def test_the_completer_gets_no_secrets_and_no_disabled_languages():

@@ -84,9 +84,9 @@ def weight_beside(top, *weights):
 def test_nesting_believes_longer_contexts_more_and_unseen_ones_not_at_all(tmp_path):
     mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3, 4, 5, 6]]))], (1.0,))
     p = mixture.mix([[1, 2, 3, 4, 5], [9, 9, 9, 9, 5], [9]], np.array([6, 7]), np.array([0.1, 0.2]))
-    known = weight_beside(0.2, *ORDER_WEIGHTS[4])
+    known = weight_beside(0.2, *ORDER_WEIGHTS[5])
     assert p[0] == pytest.approx([0.1 * (1 - known) + known, 0.2 * (1 - known)])
-    bigram = weight_beside(0.2, ORDER_WEIGHTS[0][0])
+    bigram = weight_beside(0.2, ORDER_WEIGHTS[1][0])
     assert p[1] == pytest.approx([0.1 * (1 - bigram) + bigram, 0.2 * (1 - bigram)])
     assert p[2] == pytest.approx([0.1, 0.2])
 
@@ -113,13 +113,13 @@ def test_only_what_may_follow_says_how_sure_a_model_is(knows_six):
     p[7], p[KNOWN] = 0.0099, 0.0001
     ids, mixed = knows_six.mix_top(HISTORIES[:1], p, 3)
     taken = 1 - mixed[0][ids == 7] / 0.0099
-    assert taken == pytest.approx(weight_beside(0.99, *ORDER_WEIGHTS[4]), rel=1e-4)
+    assert taken == pytest.approx(weight_beside(0.99, *ORDER_WEIGHTS[5]), rel=1e-4)
 
 
 def test_a_table_that_alone_knows_a_context_moves_the_model_as_far_as_its_weight(tmp_path):
     """Up to the usual weight; and it does not silence what others know of a shorter context."""
     table, other = table_of(tmp_path, [[1, 2, 3, 4, 5, 6]], "a"), table_of(tmp_path, [[5, 7]], "b")
-    p, most = np.array([0.1, 0.2]), weight_beside(0.2, *ORDER_WEIGHTS[4])
+    p, most = np.array([0.1, 0.2]), weight_beside(0.2, *ORDER_WEIGHTS[5])
     history, candidates = [[1, 2, 3, 4, 5]], np.array([6, 7])
     for weight, share in ((0.05, 1 / 14), (0.35, 1 / 2), (0.7, 1), (1, 1)):
         mixed = Mixture([pool(table)], (weight,)).mix(history, candidates, p)[0]
@@ -140,7 +140,7 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9]], 9).tolist() == []
 
 
-def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, monkeypatch):
+def test_a_table_replaced_before_it_is_opened_serves_the_next_request_as_the_new_one(tmp_path, monkeypatch):
     """The registry named the old table, and a build has swept it away since."""
     registry, usual = Registry(tmp_path / "data"), Registry.tables_for
 
@@ -158,6 +158,7 @@ def test_a_table_replaced_before_it_is_opened_serves_as_the_new_one(tmp_path, mo
     registry.assign_workspace(tmp_path, [("mine", 0.5)])
     monkeypatch.setattr(Registry, "tables_for", overtaken)
     tables = ServingTables(Registry(registry.folder), "f")
+    assert tables.mixture_for(tmp_path / "a.py", "python") is None
     mixture = tables.mixture_for(tmp_path / "a.py", "python")
     assert mixture.successors([[1]], 4).tolist() == [3]
     assert tables.problems == []
@@ -221,10 +222,10 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]))], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
-    by_order, _ = mixture.by_order(histories, candidates)
+    by_order, _ = mixture.query.probabilities(mixture.contexts(histories), candidates)
     plain = mixture.mix(histories, candidates, p)
     doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
-    rows = mixture.order_weights[2]
+    rows = ORDER_WEIGHTS[2]
     said = rows @ by_order[0] / rows.sum()  # of n-grams alone
     odds = (1 - 0.5) * rows.sum() / (1 - rows.sum())
     assert plain[0] == pytest.approx((p + odds * said) / (1 + odds))
@@ -238,10 +239,11 @@ def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     table = table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]])
     mixture = Mixture([pool(table)], (1.0,))
     bigrams = mixture.adjusted(1.0, 2)
-    _, heard = mixture.by_order([[1, 2]], np.array([3]))
-    _, fewer = bigrams.by_order([[1, 2]], np.array([3]))
-    assert heard[0, :3].tolist() == [1, 1, 0]
-    assert fewer[0, :3].tolist() == [1, 0, 0]
+    (_, heard), (_, fewer) = (
+        one.query.probabilities(one.contexts([[1, 2]]), np.array([3])) for one in (mixture, bigrams)
+    )
+    assert (heard[0, :3] > 0).tolist() == [True, True, False]
+    assert (fewer[0, :3] > 0).tolist() == [True, False, False]
     assert bigrams.successors([[4, 1]], 5).tolist() == [2]
     p = np.full(VOCABULARY, 1 / VOCABULARY, dtype=np.float32)
     ids, mixed = bigrams.mix_top([[9, 2]], p, 3)

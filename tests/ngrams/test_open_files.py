@@ -25,7 +25,7 @@ from ngram_builders.token_space import with_boundaries
 from ngram_builders.tokenized_files import text_digest
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.ngrams.open_files import OpenFiles, line_around
 from spd_lsp.ngrams.table_files import TableFiles
 from tests.conftest import STARTER
@@ -49,7 +49,7 @@ def tokens() -> ModelTokenizer:
 def open_files_over(*followed: tuple[NgramTable, Any]) -> OpenFiles:
     files = OpenFiles(tokens())
     for table, contents in followed:
-        files.tables[table.name] = TableFiles(table, contents, files.encoder, files._on_change)
+        files.tables[table.name] = TableFiles(table, contents, files.encoder, files._texts)
     return files
 
 
@@ -126,12 +126,14 @@ def opened(path: Path, text: str, language: str | None = "python") -> OpenDocume
 def show(files: OpenFiles, path: Path, text: str, *, saved: bool = False, **more: Any) -> None:
     """The editor says that a document reads so."""
     one = opened(path, text, **more)
-    files.update_documents({one.name: DocumentChange(one, saved)})
+    files.update_documents({one.name: one})
+    if saved:
+        files.update_files([path])
     settle(files)
 
 
 def close(files: OpenFiles, path: Path) -> None:
-    files.update_documents({path.as_uri(): DocumentChange(None, False)})
+    files.update_documents({path.as_uri(): None})
     settle(files)
 
 
@@ -174,11 +176,13 @@ class Desk:
 
     def tell(self, path: Path, text: str, saved: bool = False) -> None:
         self.open.setdefault(path, []).append(text)
+        if saved:
+            self.files.update_files([path])
         if self.chance.random() < 0.3:
             plain_text, cursor = normalize_newlines(text, self.chance.randrange(len(text) + 1))
             self.files.set_active(opened(path, plain_text), cursor)
         else:
-            self.files.update_documents({path.as_uri(): DocumentChange(opened(path, text), saved)})
+            self.files.update_documents({path.as_uri(): opened(path, text)})
 
     def step(self) -> None:
         """Something happens."""
@@ -201,7 +205,7 @@ class Desk:
             self.tell(path, self.open[path][-1], saved=True)
         elif kind == "close" and path in self.open:
             del self.open[path]
-            self.files.update_documents({path.as_uri(): DocumentChange(None, False)})
+            self.files.update_documents({path.as_uri(): None})
         elif kind == "disk" and path not in self.open:
             self.change_on_disk(path, there)
         elif kind == "scan":
@@ -250,6 +254,7 @@ def test_after_any_edits_table_and_ledger_count_what_is_there(
 def searched(desk: Desk) -> list[list[int]]:
     """Every text that a history is looked for in: the table's that are up to date, and those written since."""
     known = sorted(desk.base.known)
+    desk.files.tables["mine"].differences()
     array = build_suffix_array(with_boundaries(desk.base.known[key], tokens().end_of_text) for key in known)
     desk.base.documents[:] = [known]
     return sorted(

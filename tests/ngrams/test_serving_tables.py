@@ -22,9 +22,9 @@ from ngram_builders.registry.registry import Registry
 from ngram_builders.token_cache import IndexedState, read_indexed_files
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import table_files
-from spd_lsp.ngrams.auto_rebuild import Rebuilder
+from spd_lsp.ngrams.background_process import Rebuilder
 from spd_lsp.ngrams.mixture import Mixture
-from spd_lsp.ngrams.open_documents import DocumentChange, OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import OPEN_FILES, ServingTables
 from tests.conftest import STARTER
@@ -62,7 +62,7 @@ def opened(path: Path, text: str) -> OpenDocument:
 def show(tables: ServingTables, path: Path, text: str) -> None:
     assert tables.open_files
     one = opened(path, text)
-    tables.open_files.update_documents({one.name: DocumentChange(one, False)})
+    tables.open_files.update_documents({one.name: one})
 
 
 def settle(tables: ServingTables) -> None:
@@ -77,7 +77,8 @@ def serving(tables: ServingTables, file: Path) -> Mixture:
 
 
 def answers(mixture: Mixture, histories: list[list[int]], candidates: Any) -> list[Any]:
-    return [*mixture.by_order(histories, candidates), mixture.successors(histories, 4)]
+    p_n, heard = mixture.query.probabilities(mixture.contexts(histories), candidates)
+    return [p_n, heard > 0, mixture.successors(histories, 4)]
 
 
 @pytest.fixture
@@ -142,7 +143,8 @@ def test_the_answers_are_those_of_a_table_built_from_scratch(
     for file, content in opened_files.items():
         file.write_text(content)
         one = opened(file, content)
-        tables.open_files.update_documents({one.name: DocumentChange(one, True)})
+        tables.open_files.update_documents({one.name: one})
+        tables.open_files.update_files([file])
     serving(tables, files[0])
     tables.open_files.tables["mine"].scan_soon()
     settle(tables)
@@ -280,7 +282,7 @@ def test_the_server_follows_the_files_that_a_build_counts(registry: Registry, ro
     followed = {name: str(root.resolve() / name) in table.changed for name in new}
     assert followed == {name: name in ("build/b.py", "dist/d.py", "study.ipynb", "latin.py") for name in new}
     teach(root, registry)
-    assert read_indexed(registry).keys() == table.changed | table.contents.files.keys()
+    assert read_indexed(registry).keys() == table.changed.keys() | table.contents.files.keys()
 
 
 def read_indexed(registry: Registry) -> dict[str, IndexedState]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.registry.registry import FolderChoice, Registry
-from spd_lsp.lsp.indexing.eligibility import exclude_folder, local_folder, reason_not_to_index, refusal
+from spd_lsp.lsp.folder_indexer import exclude_folder, local_folder, reason_not_to_index
 from tests.ngram_builders.small_tables import writer
 
 TOKENIZER = "a1b2"
@@ -33,16 +33,17 @@ def install(registry: Registry, root: Path, fingerprint: str = TOKENIZER) -> Non
 def test_homes_roots_temporary_folders_and_the_data_folder_are_never_indexed(
     tmp_path: Path, registry: Registry, shop: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert "temporary" in refusal(Path(tempfile.gettempdir()).resolve(), registry)
-    assert "temporary" in refusal(Path("/var/tmp").resolve(), registry)
+    assert "temporary" in reason_not_to_index(Path(tempfile.gettempdir()).resolve(), registry, None)
+    assert "temporary" in reason_not_to_index(Path("/var/tmp").resolve(), registry, None)
     monkeypatch.setenv("HOME", str(tmp_path / "homes" / "me"))
     monkeypatch.setenv("USERPROFILE", str(tmp_path / "homes" / "me"))
     for folder in (tmp_path / "homes" / "me", tmp_path / "homes"):
-        assert "home directory" in refusal(folder, registry)
-    assert "root of a file system" in refusal(Path(shop.anchor), registry)
-    assert "tables" in refusal(tmp_path / "data", registry)
-    assert "tables" in refusal(registry.folder / "mine", registry)
-    assert refusal(shop, registry) == refusal(tmp_path / "homes" / "me" / "code", registry) == ""
+        assert "home directory" in reason_not_to_index(folder, registry, None)
+    assert "root of a file system" in reason_not_to_index(Path(shop.anchor), registry, None)
+    assert "tables" in reason_not_to_index(tmp_path / "data", registry, None)
+    assert "tables" in reason_not_to_index(registry.folder / "mine", registry, None)
+    for folder in (shop, tmp_path / "homes" / "me" / "code"):
+        assert reason_not_to_index(folder, registry, None) == ""
 
 
 @pytest.mark.parametrize("uri", ["untitled:one", "vscode-remote://ssh/code", "file:///not/there", "file:///a%00b"])

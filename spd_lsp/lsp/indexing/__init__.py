@@ -1,1 +1,0 @@
-"""Indexing of the folders that an editor opens."""

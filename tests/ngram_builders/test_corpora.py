@@ -263,17 +263,6 @@ def test_what_slurm_refuses_is_one_sentence(registry: Registry, sources: Path, s
             run(registry, sources, executor="slurm", slurm=CPU)
 
 
-@pytest.mark.slow
-def test_ray_writes_the_same_bytes(registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="needs Ray: pip install ray")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    run(registry, sources, executor="ray", workers=2)
-    whole = content(registry)
-    run(registry, sources)
-    assert content(registry) == whole
-
-
 def call(data: Path, *arguments: str | Path, status: int = 1) -> str:
     result = CliRunner().invoke(main, ["--data-dir", str(data), *map(str, arguments)])
     assert result.exit_code == status, result.output

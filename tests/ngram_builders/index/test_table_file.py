@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.errors import UserError
 from ngram_builders.index import suffix_array
 from ngram_builders.index.query import Query, Signed
 from ngram_builders.index.suffix_array import SuffixArray
@@ -173,28 +171,14 @@ def test_what_is_no_table_of_this_format_is_refused(path: Path, data: bytes, cau
         assert str(caught.value) == f"cannot use n-gram table {path}: {cause}"
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_what_is_no_file_is_refused(path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
-        Table.open(path)
-    os.mkfifo(path)
-    for other in (path, path.parent):
-        with pytest.raises(TableError, match="not a regular file"):
-            Table.open(other)
-
-
 NOT_NUMBERS: tuple[object, ...] = (float("nan"), float("inf"), None, "x", [], {})
 
 
 @pytest.mark.parametrize(
     ("where", "values"),
-    [(("vocab_size",), NOT_NUMBERS), (("tokens",), NOT_NUMBERS), (("files",), NOT_NUMBERS),
-     (("sources", "python"), NOT_NUMBERS), (("sources",), (None, 1, [1])),
-     (("origin",), (1, "ab", {"built": 5.0}, *({**ORIGIN, "built": time} for time in (-1, float("nan"), "now")))),
-     (("sections",), (None, 1, [], {})),
-     (("sections", "places"), (None, 1, [], [0, 0, "<u4"], [0, 0, "<u4", 0, 0])),
-     (("sections", "text", 0), (*NOT_NUMBERS, 1.5, 2**40)), (("sections", "text", 1), (*NOT_NUMBERS, 1.5, 2**40)),
-     (("sections", "text", 2), ("<f4", ">u2", "<u8", "O", None, 1, [])), (("sections", "ids", 2), ("<u2",))],
+    [(("tokens",), NOT_NUMBERS), (("sources",), (None, 1, [1])), (("origin",), (1, {**ORIGIN, "built": "now"})),
+     (("sections",), (None, {})), (("sections", "places"), (None, [0, 0, "<u4"])),
+     (("sections", "text", 0), (*NOT_NUMBERS, 1.5, 2**40)), (("sections", "text", 2), ("<f4", ">u2", "O", None))],
     ids=str,
 )  # fmt: skip
 def test_a_header_with_impossible_values_is_refused(

@@ -11,8 +11,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from ngram_builders.index.table_file import MAGIC, TableSummary, read_summary
-from ngram_builders.registry import ngram_table
+from ngram_builders.index.table_file import MAGIC
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     NgramTable,
@@ -24,26 +23,6 @@ from ngram_builders.registry.ngram_table import (
 )
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.small_tables import writer
-
-
-def test_a_table_replaced_during_a_read_is_not_a_fault(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The reader has the old index, and the build that has just ended has deleted its table."""
-    home = registry.install("mine", [writer(5)]).path.parent
-    builds = iter([writer(6), writer(7)])
-
-    def read_late(path: Path) -> TableSummary:
-        if (write := next(builds, None)) is not None:
-            with monkeypatch.context() as usual:
-                usual.setattr(ngram_table, "read_summary", read_summary)
-                registry.install("mine", [write])
-        return read_summary(path)
-
-    monkeypatch.setattr(ngram_table, "read_summary", read_late)
-    table = read_ngram_table(home)
-    assert table is not None
-    assert (table.fault, table.path.exists()) == (None, True)
 
 
 @pytest.mark.parametrize("change", [{"tables": None}, {"tables": []}, {"roots": 5}, {"recipe": [1]}], ids=str)

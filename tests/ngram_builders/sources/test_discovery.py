@@ -98,12 +98,6 @@ def test_a_virtual_environment_is_recognized_under_any_name(tmp_path: Path) -> N
     assert sources(tmp_path) == ["kept.py"]
 
 
-def test_a_skipped_folder_counts_as_one_and_gits_own_not_at_all(tmp_path: Path) -> None:
-    names = ["vendor/lib/1.py", "vendor/2.py", ".git/hook.py", "old/c.py", "a.py", "b.txt"]
-    write_files(tmp_path, {**dict.fromkeys(names, CODE), ".gitignore": "old/\n"})
-    assert survey(tmp_path).count_skipped() == {"vendored": 1, "ignored by .gitignore": 1, "not source code": 2}
-
-
 def test_spdignore_adds_to_gitignore_and_cannot_undo_it(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
     write_files(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})

@@ -6,7 +6,6 @@ Generated files are known by the comment that they begin with; a mention elsewhe
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 
 import pytest
@@ -55,13 +54,6 @@ def test_other_scripts_are_read_only_in_unicode(encoding: str, comment: str) -> 
     text = f"# coding: {encoding}\n# {comment}\nname = 'a'\n"
     assert decode_source(text.encode(encoding)) == ("", "unknown encoding")
     assert decode_source(text.encode()) == (text, None)
-
-
-@pytest.mark.parametrize(
-    "data", [b"\xfe\xff\xd8", b"\x7fELF\x02\x01\xff", zlib.compress(b"x = 1").replace(b"\0", b"")]
-)
-def test_bytes_of_programs_are_no_text(data: bytes) -> None:
-    assert decode_source(data) == ("", "unknown encoding")
 
 
 def notebook(*cells: tuple[str, str | list[str]], **rest: object) -> bytes:

@@ -100,29 +100,6 @@ def test_a_line_longer_than_the_room_keeps_its_end_from_a_word_on():
     assert re.match(r"value_\d+,", before)
 
 
-def test_a_measure_is_asked_for_few_lines_of_a_long_file():
-    asked = []
-    build_context(
-        LIBRARY, len(LIBRARY) // 2, "python", 500, lambda text: asked.append(text) or count(text), explicit=True
-    )
-    assert len(asked) == len(set(asked)) < 300
-    assert max(map(len, asked)) < 200
-
-
-@pytest.mark.parametrize("room", [256, 1024])
-@pytest.mark.parametrize("rest", ["", "\n\ndef after(x):\n    return x\n" * 40])
-@pytest.mark.slow
-def test_text_before_the_cursor_only_grows_while_someone_types_and_text_after_stays(room, rest):
-    start = SMALL.index("\n", int(len(SMALL) * 0.8))
-    moved = changed = 0
-    view = build_context(SMALL[:start] + rest, start, "python", room, count)
-    for cursor in range(start + 1, start + 601):
-        last, view = view, build_context(SMALL[:cursor] + rest, cursor, "python", room, count)
-        moved += not view.before.startswith(last.before)
-        changed += view.after != last.after
-    assert moved <= 12 and changed <= 6
-
-
 def test_text_after_the_cursor_does_not_depend_on_what_is_typed_on_its_line():
     text = python_file(40) + "        ¦\n        return 1\n\n" + methods(range(40, 80))
     typed = 'self.total = [f("""{(x'

@@ -109,14 +109,6 @@ def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
         ModelTokenizer(tmp_path)
 
 
-def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):
-    beyond = tokens.vocab_size + 5
-    assert tokens.bytes_of([*tokens.encode("a"), beyond]) == b"a"
-    assert tokens.ends(beyond)
-    assert tokens.ends(tokens.end_of_text)
-    assert not tokens.ends(tokens.encode("a")[0])
-
-
 @pytest.mark.parametrize("step", ["    ", "  ", "\t"])
 def test_a_text_is_also_written_at_the_levels_of_indentation_next_to_its_own(tokens, step):
     def text(*levels):

@@ -113,10 +113,3 @@ def test_any_order_of_prompts_gives_what_cold_runs_give():
         prompt[cut:] = random.integers(0, VOCABULARY, random.integers(1, 30)).tolist()
         reads(engine, prompt)
         engine.step([1], np.ones(1))
-
-
-def test_the_caller_owns_the_logits():
-    engine = Recorder()
-    ids = ids_of(5)
-    engine.prefill(ids)[:] = 0
-    reads(engine, ids)

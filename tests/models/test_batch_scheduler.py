@@ -38,12 +38,6 @@ def drafts_of(engine, prompt):
     return superpose(engine, start, SETTINGS)
 
 
-@pytest.mark.parametrize("is_free", [False, True])
-def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_free):
-    engine.forks_are_free = is_free
-    assert BatchScheduler(engine).new_engine().forks_are_free == is_free
-
-
 @pytest.mark.parametrize(("editors", "prompts"), [(1, 4), (4, 8), (8, 8), (20, 20)])
 def test_all_editors_together_keep_a_bounded_number_of_prompts(engine, editors, prompts):
     scheduler = BatchScheduler(engine)

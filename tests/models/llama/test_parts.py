@@ -65,13 +65,6 @@ def test_parts_that_were_renamed_or_mixed_up_are_refused(copied):
         load(locate(str(copied)))
 
 
-def test_a_part_cut_off_is_refused(copied):
-    content = part(copied, 2).read_bytes()
-    part(copied, 2).write_bytes(content[:-100])
-    with pytest.raises(UserError, match=r"cannot open .*not within the file bounds"):
-        load(locate(str(copied)))
-
-
 def test_links_into_a_store_that_names_files_otherwise(folder, tmp_path):
     """As Hugging Face's library stores them."""
     (tmp_path / "blobs").mkdir()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.offer import can_be_offered, usable_completions, without_broken
-from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions
+from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions, is_variant
 from tests.completion.places import context_at
 
 LINE = context_at("line", "    ", "")
@@ -131,6 +131,14 @@ def test_lines_that_cannot_be_code_are_dropped_where_the_language_is_known(langu
 def test_each_place_goes_to_what_adds_most_to_the_line_and_to_its_word(drafts, names, expected):
     completions = [Completion(text, probability) for text, probability in drafts.items()]
     assert [one.text for one in choose_completions(completions, {}, names, "x = co", 3)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "expected"),
+    [("rows", "rows(", True), ("rows():", "rows(", True), ("rows", "rows(a)", False), ("rows", "row", False)],
+)
+def test_texts_that_differ_by_signs_at_the_end_are_variants(text, other, expected):
+    assert is_variant(text, other) is is_variant(other, text) is expected
 
 
 def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():

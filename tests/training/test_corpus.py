@@ -6,7 +6,6 @@ import email.message
 import hashlib
 import io
 import json
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -14,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.errors import UserError
-from spd_lsp.training.corpus import package, pypi
+from spd_lsp.training.corpus import pypi
 from spd_lsp.training.corpus.debian import is_permitted, read_grants
-from spd_lsp.training.corpus.filters import Copies, is_skipped, is_table, normalise_text
+from spd_lsp.training.corpus.filters import Copies, is_skipped, is_table
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, LISTING, folder_name, gather, read_listing
 from spd_lsp.training.corpus.licences import is_permissive
 from spd_lsp.training.corpus.npm import select_sources
@@ -123,20 +121,6 @@ def test_every_listed_package_is_pinned_and_none_is_judged_on() -> None:
         assert {*map(folder_name, judged.get(language, ()))}.isdisjoint(names)
 
 
-def test_a_package_that_cannot_be_fetched_is_reported_in_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "import sys; sys.exit('ERROR: No matching distribution found for kept==1.0')"]
-    with pytest.raises(UserError, match=r"No matching distribution found for kept==1\.0.*run this again"):
-        package.fetch_archive(command, tmp_path / "kept==1.0", "*.whl")
-
-
-def test_a_debian_package_is_read_like_a_tar_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """dpkg-deb unpacks it; what it prints is a tar archive."""
-    tar = make_tar(tmp_path / "a.deb", {"./usr/share/doc/a/copyright": "free", "./usr/share/a.rs": "fn f() {}\n"})
-    done = subprocess.CompletedProcess([], 0, tar.read_bytes(), b"")
-    monkeypatch.setattr(package.subprocess, "run", lambda *given, **options: done)
-    assert package.read_archive(tar, lambda name: name.endswith(".rs")) == [("share/a.rs", b"fn f() {}\n")]
-
-
 def test_the_last_licence_that_covers_a_file_holds() -> None:
     grants = read_grants(RIGHTS)
     names = ("src/a.c", "src/gpl/a.c", "src/gpl/deep/a.c", "src/odd.c", "src/gpl/free.c", "share/src/odd.c")
@@ -217,11 +201,6 @@ def test_what_is_not_written_by_hand_is_skipped(name: str, content: str, skipped
     assert is_skipped(name, content.encode()) is skipped
     assert is_skipped(name, b"# caf\xe9\n")
     assert not is_table('"""\nSome words, some more words.\n\nAnd more.\n"""\n')
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_every_line_ends_in_a_newline_alone(end: bytes) -> None:
-    assert normalise_text(b"\xef\xbb\xbfa" + end + b"b" + end) == b"a\nb\n"
 
 
 def test_copies_are_skipped_even_with_a_few_lines_changed_and_what_only_begins_alike_is_kept() -> None:

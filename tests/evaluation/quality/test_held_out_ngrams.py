@@ -57,19 +57,6 @@ def test_versions_of_the_file_are_taken_out_with_it(repository, tokens):
     assert prior.without(source).line_seen(example) != LINE_SEEN[0]
 
 
-def test_the_file_itself_counts_but_for_the_examples_line(repository, tokens):
-    (package,) = read_packages([repository])
-    source = source_named(package, "table.py")
-    example = next(c for c in sample_examples([package]) if c.file == "table.py")
-    held_out = PackageNgrams(package, tokens).without(source)
-    whole = held_out.encoded.ids
-    pieces = held_out._streams_around(example)
-    bytes_of = [tokens.bytes_of(piece.tolist()).decode() for piece in pieces]
-    assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= example.line_start + 1
-    assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - example.line_end + 1
-    assert sum(map(len, pieces)) < len(whole) + 2
-
-
 def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):
     folder = tmp_path / "few"
     folder.mkdir()

@@ -47,14 +47,8 @@ def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_pat
         return ModelTokenizer(folder).fingerprint
 
     assert saved("reordered") == starter.fingerprint
-    padding = {
-        "strategy": "BatchLongest",
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "<|pad|>",
-    }
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "<|pad|>"}
     assert saved("padded", padding=padding) == starter.fingerprint
     assert saved("other", pre_tokenizer={"type": "Digits", "individual_digits": True}) != starter.fingerprint
 

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from tests.planted import lines
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders import corpora
-from ngram_builders.corpora import CorpusFile, Task, build_corpora, split_into_tasks
+from ngram_builders.corpora import Task, build_corpora
 
 ROOT = Path(__file__).parents[2]
 SPACE = TokenSpace("bytes", VOCABULARY, END)
@@ -153,17 +152,6 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     assert record["masked"] >= len(held)
 
 
-def test_tasks_have_about_as_much_text_and_copies_of_a_source_are_in_one() -> None:
-    def count(files: int, size: Callable[[int], int], end: str = ".py") -> list[int]:
-        found: list[CorpusFile] = [(".", f"{number}{end}", size(number), "") for number in range(files)]
-        return [len(task) for task in split_into_tasks(found)]
-
-    assert count(700, lambda number: 1 + number % 7) == [700]
-    assert count(10, lambda number: 40_000_000, ".jsonl") == [2] * 5
-    assert count(100, lambda number: 10**6) == [100]
-    assert 900 < len(count(10**5, lambda number: 10**6 + number)) <= 1000
-
-
 @pytest.mark.slow
 def test_the_same_command_does_what_a_killed_worker_did_not(registry: Registry, sources: Path) -> None:
     """No text of a task that was complete is tokenized again."""
@@ -252,15 +240,6 @@ def test_slurms_tasks_write_the_same_bytes(registry: Registry, sources: Path, sl
     whole = content(registry)
     run(registry, sources)
     assert content(registry) == whole
-
-
-def test_what_slurm_refuses_is_one_sentence(registry: Registry, sources: Path, slurm: Path) -> None:
-    with pytest.raises(UserError, match="with --slurm partition=NAME"):
-        run(registry, sources, executor="slurm")
-    for command in ("sbatch", "squeue"):
-        say(slurm, command, "exit 1\n")
-        with pytest.raises(UserError, match=rf"Slurm does not do that: .*{command}.*run the same command again"):
-            run(registry, sources, executor="slurm", slurm=CPU)
 
 
 def call(data: Path, *arguments: str | Path, status: int = 1) -> str:

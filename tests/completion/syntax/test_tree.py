@@ -65,35 +65,15 @@ export class A {
         ["\tfor {", "func f() {"],
         ["package a", "import (", '\t"fmt"', ")"],
     ),
-    "rust": (
-        "use a::b;\nimpl A for B {\n    fn f() {\n        g();\n        ¦\n    }\n}\n",
-        ["    fn f() {", "impl A for B {"],
-        ["use a::b;"],
-    ),
-    "java": (
-        "package a;\nimport b.C;\nclass A {\n    void f() {\n        g();\n        ¦\n    }\n}\n",
-        ["    void f() {", "class A {"],
-        ["package a;", "import b.C;"],
-    ),
     "c": (
         "#ifndef A\n#include <a.h>\nint f(void)\n{\n  if (x)\n  {\n    g();\n    ¦\n  }\n}\n#endif\n",
         ["  {", "  if (x)", "{", "int f(void)", "#ifndef A"],
         ["#include <a.h>"],
     ),
-    "cpp": (
-        "#include <a>\nnamespace n {\nclass A {\n  void f() {\n    g();\n    ¦\n  }\n};\n}\n",
-        ["  void f() {", "class A {", "namespace n {"],
-        ["#include <a>"],
-    ),
     "ruby": (
         "require 'a'\nclass A\n  def f\n    xs.each do |x|\n      g x\n      ¦\n    end\n  end\nend\n",
         ["    xs.each do |x|", "  def f", "class A"],
         ["require 'a'"],
-    ),
-    "javascript": (
-        "const a = require('a');\nfunction f( {\n  if (x) {\n    g();\n    ¦\n",  # broken
-        ["  if (x) {", "function f( {"],
-        ["const a = require('a');"],
     ),
     "": ("a:\n  b:\n    c: 1\n    ¦\n", ["  b:", "a:"], []),  # a language without a grammar
 }

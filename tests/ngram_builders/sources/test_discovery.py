@@ -134,20 +134,6 @@ def test_what_became_no_file_of_source_is_neither_read_nor_waited_for(tmp_path: 
         assert read_source_text(str(tmp_path / name)) == ("", reason)
 
 
-def test_an_unreadable_folder_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_files(tmp_path, {"a.py": CODE, "locked/b.py": CODE})
-    scandir = os.scandir
-
-    def refuse(folder: str) -> object:
-        if folder.endswith("locked"):
-            raise PermissionError
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert survey(tmp_path).skipped == {str(tmp_path.resolve() / "locked"): "unreadable"}
-    assert sources(tmp_path) == ["a.py"]
-
-
 def test_overlapping_roots_in_any_order_give_each_file_once(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
     roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]

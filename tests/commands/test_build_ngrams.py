@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from functools import partial
 
 import pytest
 
-from ngram_builders.registry.registry import Registry
 from tests.planted import lines, private_key
 
 
@@ -105,45 +103,6 @@ def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(r
     assert outputs[-1].endswith(f"copy.py: counted as python, except lines that look like secrets {described}\n")
     assert "skipped: duplicate (of" in run(shop, "--why", shop / "deploy.py")
     assert not any(secret[:10] in text or key[40:60] in text for text in outputs)
-
-
-@pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
-def test_build_and_why_agree_on_duplicates(run, tmp_path, twin):
-    folder = tmp_path / "twins"
-    folder.mkdir()
-    (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
-    (folder / "second.py").write_bytes(twin.encode())
-    (folder / "third.py").write_bytes(b"x = 1\ny = 3\n")
-    assert run(folder, "--why", folder / "first.py").endswith("first.py: counted as python\n")
-    assert run(folder, "--why", folder / "third.py").endswith("third.py: counted as python\n")
-    assert re.search(
-        r"second\.py: skipped: duplicate \(of .*first\.py\)$", run(folder, "--why", folder / "second.py")
-    )
-    assert "2 files" in (output := run(folder))
-    assert "skipped: 1 duplicate" in output
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
-    name = shop / os.fsdecode(b"caf\xe9.py")
-    try:
-        name.write_text("x = 1\n")
-    except OSError:
-        pytest.skip("this file system refuses such names")
-    assert "shop: 3 files" in run(shop)
-    assert run(shop, "--why", name).endswith("caf\ufffd.py: counted as python\n")
-    (shop / os.fsdecode(b"\xe9")).mkdir()
-    assert "no source code in" in run(shop / os.fsdecode(b"\xe9"), status=1)
-
-
-def test_several_folders_make_one_table(run, shop, tmp_path):
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
-    output = run(shop, tmp_path / "plain", "--name", "both")
-    assert output.startswith("both: 3 files")
-    table = Registry(tmp_path / "data").find("both")
-    assert len(table.roots) == 2
-    assert table.recipe == {"language": None, "model": "starter"}
 
 
 @pytest.mark.parametrize(

@@ -206,9 +206,6 @@ def test_every_command_has_a_working_example_and_is_in_the_readme(name):
         (["ngrams", "export", "nothing", "file"], "nothing"),
         (["ngrams", "import", "no/such/file.ngt"], "no such file.*; export it again"),
         (["ngrams", "rebuild", "nothing"], "nothing"),
-        (["build-ngrams", "no/such/folder"], "no/such/folder"),
-        (["build-ngrams", ".", "--name", "../evil"], "evil"),
-        (["build-ngrams", ".", "--model", "no-such-model"], "there is no model 'no-such-model'"),
     ],
 )
 def test_an_invalid_command_says_what_is_wrong(run, repository, monkeypatch, arguments, message):

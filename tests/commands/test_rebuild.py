@@ -138,13 +138,3 @@ def test_doctor_names_this_command(registry, run, shop):
     command = re.search(r"run: spd-lsp (ngrams rebuild .*)", run("doctor", status=1))[1]
     run(*command.split())
     run("doctor")
-
-
-def test_a_table_whose_model_is_gone_does_not_keep_others_from_being_rebuilt(registry, run, shop):
-    run("build-ngrams", shop)
-    install_foreign(registry, shop, "a-foreign", recipe={"model": "/models/gone"})
-    registry.find("shop").path.unlink()
-    output = run("ngrams", "rebuild", status=1)
-    assert re.search(r"^a-foreign was not rebuilt: .*/models/gone", output, flags=re.MULTILINE)
-    assert re.search(r"^shop: 2 files", output, flags=re.MULTILINE)
-    assert "1 of 2 tables could not be rebuilt, see above" in output

@@ -84,22 +84,6 @@ def test_a_name_of_the_file_whose_letters_are_typed_is_among_three(completer):
     assert {"zygomorphic_petals", "zygote_count"} <= words
 
 
-def test_cancelling_ends_the_work_within_a_pass(completer):
-    class Stopped(Exception):
-        pass
-
-    calls = []
-
-    def check():
-        calls.append(1)
-        if len(calls) == 4:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        completer.complete(ELSEWHERE, len(ELSEWHERE), "python", check=check)
-    assert len(calls) == 4
-
-
 def test_a_file_longer_than_the_model_can_read_is_trimmed(completer):
     source = "".join(f"def f{i}(x):\n    return x + {i}\n\n\n" for i in range(400)) + "def last(x):\n    return "
     answer = completer.complete(source, len(source), "python")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,10 +155,3 @@ def test_it_can_be_cancelled_before_every_pass(decode, step):
     with pytest.raises(KeyboardInterrupt):
         decode(model, DecodingRequest(PROMPT, never), Settings(drafts=3, max_tokens=8), check)
     assert model.passes == step
-
-
-def test_the_papers_formula_and_ranking_are_possible():
-    chosen = Settings(drafts=3, max_tokens=6, candidates=9)
-    request = DecodingRequest(PROMPT, at_end, PROMPT, Counts(1))
-    for changed in ({"interpolation": "paper"}, {"ranking": "mean"}):
-        assert best_first(TinyModel(1), request, replace(chosen, **changed)).best

@@ -13,7 +13,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.settings import Settings
-from tests.models.networks import NETWORKS, VOCABULARY, random_network
+from tests.models.networks import NETWORKS, VOCABULARY, ids_of, random_network
 
 ONE = np.ones(1)
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -27,10 +27,6 @@ def network():
 @pytest.fixture
 def engine(network):
     return TransformersEngine(network)
-
-
-def ids_of(length, seed=0):
-    return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
 
 
 def drafts_of(engine, prompt):

@@ -19,7 +19,6 @@ from transformers import (
 )
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.limits import memory_needed
 from spd_lsp.models.load import load
 from tests.models.networks import SMALL
 
@@ -106,20 +105,6 @@ def test_a_model_too_large_for_the_gpu_runs_on_the_cpu_and_reports_it(monkeypatc
 def test_a_gpu_chosen_by_name_is_not_replaced(monkeypatch, saved):
     on_cuda(monkeypatch, free=1000)
     with pytest.raises(UserError, match=r"cuda has 0\.0 GiB of free memory"):
-        load(saved, "cuda")
-
-
-def test_a_model_larger_than_one_gpu_needs_accelerate_to_be_spread(monkeypatch, saved):
-    needed = memory_needed(saved, 2)
-    on_cuda(monkeypatch, free=needed - 1)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("spd_lsp.models.torch.open_checkpoint.is_accelerate_available", lambda: False)
-    with pytest.raises(UserError, match="fits on 2 GPUs together only; install accelerate"):
-        load(saved, "cuda")
-    with pytest.raises(UserError, match=r"but cuda:0 has .* free memory"):  # one that was named is not left
-        load(saved, "cuda:0")
-    on_cuda(monkeypatch, free=needed // 2 - 1)
-    with pytest.raises(UserError, match="but all 2 GPUs together ha"):
         load(saved, "cuda")
 
 

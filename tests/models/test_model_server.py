@@ -5,18 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models import model_server
 from spd_lsp.models.model_server import KEY_VARIABLE, ModelServer, Question, Token, key_in
 from tests.http.http_server import run_server
 from tests.models.model_servers import llama_server, self_signed, told_server
@@ -180,32 +176,6 @@ def test_who_leaves_ends_the_request():
             server.write(QUESTION, leave)
         left.set()
     assert server.problem == "", "the server is not to blame"
-
-
-@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
-def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_worker(
-    begun: bytes, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(model_server, "_ANSWER_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def drip() -> None:
-            peer = listener.accept()[0]
-            with suppress(OSError), peer:
-                peer.sendall(begun)
-                for _ in range(400):
-                    peer.sendall(b"x")
-                    time.sleep(0.05)
-
-        thread = threading.Thread(target=drip, daemon=True)
-        thread.start()
-        server = ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        asking = threading.Thread(target=server.write, args=(QUESTION, nothing), daemon=True)
-        asking.start()
-        asking.join(10)
-        assert not asking.is_alive(), "twenty seconds were to go"
-        assert server.problem
-        thread.join()
 
 
 def test_the_key_is_of_a_variable_or_of_a_file_that_only_its_user_reads(

@@ -275,19 +275,6 @@ def test_a_full_disk_is_an_error_and_the_table_stays(registry: Registry, repo: P
     assert registry.find("repo").path == first.path
 
 
-def test_files_that_vanish_or_change_during_a_build_are_reported(registry: Registry, repo: Path) -> None:
-    def changing(texts: Sequence[str]) -> list[list[int]]:
-        (repo / "src" / "b.go").unlink(missing_ok=True)
-        (repo / "src" / "a.py").write_bytes(b"\xff\x81")
-        return encode(texts)
-
-    with patch.object(tokenized_files, "BATCH_FILES", 1), patch.object(tokenized_files, "_in_background", iter):
-        summary = run(registry, repo, encode=changing)
-    assert summary.files == 2
-    assert summary.skipped["unreadable"] == 1
-    assert summary.skipped["unknown encoding"] == 1
-
-
 def test_a_repository_without_source_is_refused_with_the_skipped_files(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for name in ("a.md", "b.md", ".env"):

@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import train as module
-from spd_lsp.training.train import Progress, TrainingPlan, token_weights, train
+from spd_lsp.training.train import Progress, TrainingPlan, train
 from tests.training.conftest import random_llama
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
@@ -56,11 +56,3 @@ def test_a_finished_run_is_unchanged_and_goes_on_with_its_own_plan_alone(tmp_pat
     assert steps == []
     with pytest.raises(UserError, match=r"other settings, .*use these, or another --work"):
         train(fresh(), ROWS, TrainingPlan(tokens=9), tmp_path / "run")
-
-
-def test_only_the_ends_of_gaps_have_more_weight() -> None:
-    """A plain end, then a gap: suffix, prefix, text, end; then an end that closes nothing."""
-    ids = torch.tensor([[9, 0, 1, 8, 2, 8, 9, 0, 9, 0], [8, 9, 2, 0, 1, 2, 0, 0, 9, 9]])
-    wanted = torch.ones(2, 10)
-    wanted[0, 7] = wanted[1, 3] = wanted[1, 6] = 10.0
-    assert torch.equal(token_weights(ids), wanted)

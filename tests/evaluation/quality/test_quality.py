@@ -47,17 +47,6 @@ def test_scores_and_paired_differences(results):
     assert not greedy.less
 
 
-def test_slices_are_primary_then_by_stratum_and_whether_seen(results):
-    slices = results.slices()
-    assert {name: len(records) for name, records in slices.items()} == {
-        "primary: line start + after trigger": 2,
-        "cursor: line start": 2,
-        "cursor: mid-identifier": 1,
-        "line: in another file": 1,
-        "line: new": 1,
-    }
-
-
 def test_keystrokes_are_of_all_characters_together_and_requests_of_a_line():
     arms = parse_arms(["greedy"], ["repository+file"])
     label = arms[0].label

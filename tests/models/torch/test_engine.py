@@ -11,7 +11,7 @@ from transformers import Gemma2Config, LlamaConfig
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.torch.engine import TransformersEngine
-from tests.models.networks import SMALL
+from tests.models.networks import SMALL, ids_of, plain_logits
 
 FAMILIES = [LlamaConfig(**SMALL), Gemma2Config(**SMALL, head_dim=8, sliding_window=64)]  # others: test_families.py
 
@@ -20,15 +20,6 @@ FAMILIES = [LlamaConfig(**SMALL), Gemma2Config(**SMALL, head_dim=8, sliding_wind
 def network(request):
     torch.manual_seed(0)
     return Auto.from_config(request.param).eval()
-
-
-def ids_of(length, seed=0):
-    return np.random.default_rng(seed).integers(3, 96, length).tolist()
-
-
-def plain_logits(network, ids):
-    with torch.inference_mode():
-        return network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()
 
 
 def close(found, expected):

@@ -9,16 +9,12 @@ from transformers import LlamaConfig
 
 from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
-from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.logits import Wanted, top
 from spd_lsp.models.torch import engine as module
 from spd_lsp.models.torch.engine import TransformersEngine, answers
 from spd_lsp.ngrams.mixture import Mixture
-from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER
 from tests.models.networks import random_network
 
 VOCABULARY = 5000
@@ -92,24 +88,6 @@ def test_where_only_some_tokens_may_follow_drafts_are_those_of_whole_rows(networ
         results = [drafts_of(engine, prompt, counted([prompt]), allowed=spells.get) for engine in engines(network)]
         assert_same(*results)
         assert results[0].best[0].ids[0] in spells[()]
-
-
-def test_a_completion_and_its_block_are_those_of_whole_rows(starter_network, copies):
-    """As a person gets them; a block is written with little copied, too."""
-    source = "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):"
-    tokens = ModelTokenizer(STARTER)
-    results = []
-    for engine in engines(starter_network):
-        completer = Completer(engine, tokens, ServingTables(None, tokens.fingerprint), Settings())
-        result = completer.complete(source, len(source), "python", explicit=True)
-        assert result.opens_block
-        copies.clear()
-        written = completer.write_block(source, len(source), "python", None, result)
-        prompt, *steps = copies
-        assert prompt == 4 * len(tokens.pieces)
-        assert set(steps) == ({4 * (2 * (20 + module._SPARE) + 1)} if engine.selects else {prompt})
-        results.append([completion.text for completion in written.completions])
-    assert results[0] == results[1]
 
 
 @pytest.fixture

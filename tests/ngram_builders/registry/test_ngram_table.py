@@ -16,9 +16,7 @@ from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     NgramTable,
     covering_tables,
-    is_for_another_model,
     mismatch_message,
-    model_label,
     read_ngram_table,
 )
 from ngram_builders.registry.registry import Registry
@@ -57,29 +55,6 @@ def table(
     return NgramTable(
         name=name, paths=paths, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None
     )
-
-
-@pytest.mark.parametrize(
-    ("recipe", "label"),
-    [
-        ({"model": "starter"}, "starter"),
-        ({"model": "Qwen/Qwen2.5-Coder-0.5B"}, "Qwen2.5-Coder-0.5B"),
-        ({"model": "/models/tiny"}, "tiny"),
-        ({}, "tokenizer a1b2"),
-    ],
-)
-def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> None:
-    assert model_label(table(**recipe)) == label
-
-
-@pytest.mark.parametrize(
-    ("fingerprint", "recorded", "expected"),
-    [("a1b2", "starter", False), ("a1b2", "tiny", False), ("ffff", "tiny", False), ("ffff", "starter", True)],
-)
-def test_a_table_belongs_to_another_model_if_tokenizer_and_model_differ(
-    fingerprint: str, recorded: str, expected: bool
-) -> None:
-    assert is_for_another_model(table(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
 
 
 def test_a_table_is_covered_by_those_with_all_its_sources() -> None:

@@ -155,14 +155,6 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
     assert len(set(seen[:-1])) == len(seen) - 1
 
 
-def test_unknown_files_in_the_folder_are_harmless(registry: Registry) -> None:
-    good = registry.install("good", [writer(5)])
-    (registry.folder / "a file").write_text("x")
-    (registry.folder / "empty").mkdir()
-    (registry.folder / ".hidden").mkdir()
-    assert registry.tables() == [good]
-
-
 def test_a_build_deletes_what_earlier_ones_left(registry: Registry) -> None:
     table = registry.install("mine", [writer(5)])
     half = table.path.with_name(".table.0a1b.tmp")

@@ -16,18 +16,6 @@ def run(run):
     return partial(run, "build-ngrams")
 
 
-@pytest.fixture
-def shop(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
-    (folder / "run.sh").write_text("python shop.py\n", encoding="utf-8")
-    (folder / ".gitignore").write_text("# mine\nprivate.py\n", encoding="utf-8")
-    (folder / "private.py").write_text("secret = 1\n", encoding="utf-8")
-    (folder / ".env").write_text("KEY=1\n", encoding="utf-8")
-    return folder
-
-
 def test_a_build_reports_counts_costs_and_skipped_files(run, shop, data):
     counted, tokenized, skipped, table = run(shop).splitlines()
     pattern = r"shop: 2 files, \d+ tokens, \d+\.\d MiB, \d+\.\d s"
@@ -68,7 +56,7 @@ def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_
     ("name", "options", "explanation"),
     [
         ("shop.py", [], "shop.py: counted as python"),
-        ("run.sh", ["--language", "python"], "run.sh: skipped: other language"),
+        ("shop.go", ["--language", "python"], "shop.go: skipped: other language"),
         (".env", [], ".env: skipped: secret"),
         ("private.py", [], r"private.py: skipped: ignored by .gitignore \(.*shop.\.gitignore:2: private.py\)"),
     ],
@@ -168,10 +156,10 @@ def test_what_a_user_chose_to_count_is_recorded_and_counted_again(run, invoke, s
     (shop / "vendor").mkdir()
     for name in ("vendor/a.py", "old.py", "test_shop.py"):
         (shop / name).write_text(f"name = {name!r}\n")
-    assert "skipped: 2 excluded" in run(shop, "--include", "vendor/", "--exclude", "*.sh", "--exclude", "test_*")
+    assert "skipped: 2 excluded" in run(shop, "--include", "vendor/", "--exclude", "*.go", "--exclude", "test_*")
     assert (registry.find("shop").files, registry.find("shop").recipe["include"]) == (3, ["vendor/"])
     (shop / "vendor" / "b.py").write_text("y = 1\n")
     assert "4 files" in invoke("ngrams", "rebuild", "shop").output
-    options = "options    --include vendor/ --exclude '*.sh' --exclude 'test_*'\n"
+    options = "options    --include vendor/ --exclude '*.go' --exclude 'test_*'\n"
     assert options in invoke("ngrams", "show", "shop").output
     assert "is no pattern of .gitignore" in run(shop, "--exclude", "[", status=1)

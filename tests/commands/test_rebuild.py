@@ -14,15 +14,6 @@ from tests.ngram_builders.small_tables import writer
 FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint
 
 
-@pytest.fixture
-def shop(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
-    (folder / "shop.go").write_text("package shop\n\nfunc sell() {}\n", encoding="utf-8")
-    return folder
-
-
 def install_foreign(registry, shop, name="shop", **options):
     """Install a table of another tokenizer."""
     return registry.install(name, [writer(5, 7, fingerprint="a1b2")], roots=[shop], **options)

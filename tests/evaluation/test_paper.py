@@ -21,11 +21,6 @@ CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        re
 
 
 @pytest.fixture(scope="module")
-def tokens() -> ModelTokenizer:
-    return ModelTokenizer(STARTER)
-
-
-@pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("many") / "shop"
     folder.mkdir()

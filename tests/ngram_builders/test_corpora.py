@@ -133,16 +133,6 @@ def test_corpora_are_read_wherever_fsspec_reads(tmp_path: Path) -> None:
     assert in_one_task("memory://s", tmp_path)[0] == [b"print()\n"]
 
 
-def test_a_full_shard_is_followed_by_another(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, _ = in_one_task(sources, tmp_path)
-    monkeypatch.setattr(corpora, "SHARD_TOKENS", 200)
-    found, record = in_one_task(sources, tmp_path)
-    assert (found, record["shards"]) == (whole, [f"00000-{number:03d}.ngt" for number in range(4)])
-    assert all(Table.open(tmp_path / name).summary.tokens <= 200 for name in record["shards"])
-
-
 def test_secrets_are_masked(tmp_path: Path) -> None:
     held = lines()
     rows = [{"text": f"import os\n{line}\nprint({name!r})\n"} for name, (line, _) in held.items()]

@@ -11,11 +11,10 @@ from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import (
     cut_gap,
-    file_document,
     infilling_document,
     strip_copyright,
 )
-from spd_lsp.training.tokenizer import END_ID, FILE_ID, PREFIX_ID, SUFFIX_ID
+from spd_lsp.training.tokenizer import END_ID, PREFIX_ID, SUFFIX_ID
 
 SUFFIX_TOKENS = 256
 TEXTS = st.text(alphabet="ab \n\té=()", max_size=300)
@@ -49,12 +48,6 @@ def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
     whole, short = infilling_document(gap, tokenizer, 10_000), infilling_document(gap, tokenizer, length)
     assert len(short) == min(length, len(whole))
     assert short[-4:] == whole[-4:]
-
-
-def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:
-    ids = file_document("a/b.py", "x = 1\n", tokenizer)
-    assert (ids[0], ids[-1]) == (FILE_ID, END_ID)
-    assert tokenizer.decode(ids[1:-1]) == "a/b.py\nx = 1\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from tree_sitter import Parser
 
 from spd_lsp.completion.surroundings import Surroundings
 from spd_lsp.completion.syntax import tree
@@ -19,7 +18,6 @@ from spd_lsp.completion.syntax.tree import (
     breaks_line,
     find_heads,
     load_grammar,
-    missing_closers,
     parse,
 )
 
@@ -155,23 +153,6 @@ def test_a_row_names_only_nodes_that_its_grammar_has(name: str):
     known = load_grammar(row.module, row.entry)
     kinds = row.imports | row.comments | row.strings | row.bodies
     assert {kind for kind in kinds if known.id_for_node_kind(kind, True) is None} == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "closing"),
-    [
-        ("javascript", "f(() => { g(", [")", "}", ")"]),
-        ("java", "class A {\n  void f() {\n    if (a) {\n      b(1,\n", [")", "}", "}", "}"]),
-        ("lua", "function f()\n  if a then\n    g(\n", [")", "end", "end"]),
-        ("ruby", "class A\n  def f\n    xs.each do |x|\n", ["end", "end", "end"]),
-        ("python", "x = [\n  f(\n", [")", "]"]),
-        ("go", 'x := "("\nf([]int{1,', ["}", ")"]),
-    ],
-)
-def test_what_a_text_leaves_open_is_closed_innermost_first(name, text, closing):
-    row = LANGUAGES[name]
-    tree = Parser(load_grammar(row.module, row.entry)).parse(text.encode())
-    assert missing_closers(row, tree.root_node).split() == closing
 
 
 def test_a_file_that_ended_a_process_before_is_read_as_plain_lines(

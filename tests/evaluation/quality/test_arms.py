@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, parse_arm, parse_arms
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")

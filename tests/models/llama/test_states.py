@@ -123,16 +123,6 @@ def test_a_line_above_is_read_from_a_state_before_it(engine):
     assert engine.positions_read - before < len(ABOVE)
 
 
-def test_few_states_are_kept_and_all_are_given_back(engine):
-    free = len(engine.context.free) + len(engine.context.dropped)
-    for edit in EDITS.values():
-        decoded(engine, edit)
-        assert len(engine.prompts[-1].cache.states) <= 4
-    del engine.prompts[:-1]
-    engine.crop(0)
-    assert len(engine.context.free) + len(engine.context.dropped) >= free
-
-
 def test_more_states_and_positions_than_there_is_room_for(folder, monkeypatch):
     monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
     monkeypatch.setattr(context, "_INITIAL_STATES", 4)

@@ -81,15 +81,6 @@ def test_drafts_are_those_of_whole_rows(network, rule, has_ngrams):
         assert_same(*[drafts_of(engine, *asked, **RULES[rule]) for engine in (selecting, whole)])
 
 
-def test_where_only_some_tokens_may_follow_drafts_are_those_of_whole_rows(network):
-    """Until what is typed is spelled."""
-    spells = {(): np.array([11, 12, 700]), (12,): np.array([13, 14]), (11,): None, (700,): np.array([5])}
-    for prompt in texts(4):
-        results = [drafts_of(engine, prompt, counted([prompt]), allowed=spells.get) for engine in engines(network)]
-        assert_same(*results)
-        assert results[0].best[0].ids[0] in spells[()]
-
-
 @pytest.fixture
 def copies(monkeypatch):
     """The bytes of each copy to the host."""

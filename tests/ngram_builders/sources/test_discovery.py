@@ -134,15 +134,6 @@ def test_what_became_no_file_of_source_is_neither_read_nor_waited_for(tmp_path: 
         assert read_source_text(str(tmp_path / name)) == ("", reason)
 
 
-def test_overlapping_roots_in_any_order_give_each_file_once(tmp_path: Path) -> None:
-    write_files(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
-    roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
-    surveyed = survey(*roots)
-    assert surveyed == survey(*reversed(roots))
-    assert [Path(file.path).name for file in surveyed.files] == ["a.py", "b.py", "c.py"]
-    assert surveyed.count_skipped() == {"vendored": 1}
-
-
 def test_a_language_includes_related_ones(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
     surveyed = survey(tmp_path, selection=Selection("typescript"))

@@ -59,16 +59,6 @@ def test_folders_that_git_does_not_ignore_count_whatever_they_are_called(tmp_pat
     assert sources(root / "cmd") == ["dist/main.go"], "a folder of a repository is judged as the repository is"
 
 
-def test_vendored_trees_secrets_and_the_users_own_rules_hold_in_a_repository(tmp_path: Path) -> None:
-    names = ("a.py", "vendor/lib/b.py", "node_modules/c.py", "src/_vendor/d.py", "credentials.py", "build/mine.py")
-    root = repository(tmp_path, *names)
-    (root / ".spdignore").write_text("mine.py\n")
-    assert sources(root) == ["a.py"]
-    counts = survey(root).count_skipped()
-    assert (counts["vendored"], counts["installed"]) == (2, 1)
-    assert counts["secret"] == counts["ignored by .spdignore"] == 1
-
-
 def test_worktrees_and_submodules_are_distinguished(tmp_path: Path) -> None:
     """A further tree of a repository would count its files twice; a submodule is code of its own."""
     main = repository(tmp_path / "main", "main.py")

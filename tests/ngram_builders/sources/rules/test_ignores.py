@@ -109,9 +109,3 @@ def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe" / ".git")
     (tmp_path / "device" / ".git").symlink_to("/dev/zero")
     assert sources(tmp_path) == ["a.py", "device/a.py", "link/a.py", "pipe/a.py"]
-
-
-def test_only_the_beginning_of_a_huge_ignore_file_is_read(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
-    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no space on the disk
-    assert sources(tmp_path) == ["a.py"]

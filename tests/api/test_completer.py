@@ -114,11 +114,6 @@ def test_each_kind_of_completion_has_a_source(kind, source):
     assert (public.source, public.probability is None) == (source, "is_rated" in kind)
 
 
-def test_without_tables_the_model_is_alone(tmp_path):
-    completer = spd_lsp.load(ngrams=False, data_dir=str(tmp_path))
-    assert completer.complete(CODE, len(CODE), path="app.py").ngrams == ()
-
-
 def test_with_lets_go_of_the_model(tmp_path):
     with spd_lsp.load(data_dir=str(tmp_path)) as completer:
         model = weakref.ref(completer._pipeline.model)

@@ -118,16 +118,6 @@ def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findin
     assert "choose again with: spd-lsp ngrams use" in text
 
 
-def test_orphaned_tables_are_reported_without_a_problem(registry, tmp_path, findings):
-    repo = tmp_path / "repo"
-    repo.mkdir()
-    install(registry, "shop", repo)
-    repo.rmdir()
-    state, text = findings()["n-grams shop"]
-    assert state == "ok"
-    assert f"its repository {repo} is gone, see spd-lsp ngrams remove shop" in text
-
-
 OVERRIDE = "-dac_override,-dac_read_search"  # with these capabilities root ignores file modes
 
 

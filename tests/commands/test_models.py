@@ -18,7 +18,7 @@ from spd_lsp.models.checkpoint.download import models_folder
 from spd_lsp.models.checkpoint.recommended import read_table, recommend
 from tests.conftest import STARTER_FILE
 from tests.models.checkpoint.hub_server import Hub, running_hub
-from tests.models.checkpoint.test_stored_models import store, write
+from tests.models.checkpoint.test_stored_models import alone, store, write
 
 GIB = 1 << 30
 NAME = "hf:me/coder-GGUF:q8_0"
@@ -26,20 +26,12 @@ NAME = "hf:me/coder-GGUF:q8_0"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("OLLAMA_MODELS", "HF_HUB_CACHE", "LLAMA_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+    return alone(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with running_hub() as hub:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
-        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    with running_hub(monkeypatch) as hub:
         hub.add("me/coder-GGUF/coder-q8_0.gguf", STARTER_FILE.read_bytes())
         yield hub
 

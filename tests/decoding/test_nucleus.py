@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.nucleus import TOP_P, nucleus_superposed, sampled_drafts, sampled_resets
+from spd_lsp.decoding.nucleus import sampled_drafts, sampled_resets
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
-from tests.conftest import TinyModel, spelled
+from tests.conftest import TinyModel
 from tests.decoding.test_superposed import Counts, never
 
 
@@ -34,16 +33,6 @@ def test_a_sample_is_finished_as_if_nothing_else_might_begin_it(counts, rule):
         assert probability < 0
         assert [draft.score - probability for draft in run.best] == pytest.approx([draft.score for draft in found])
     assert len(firsts) > 1
-
-
-def test_first_tokens_are_drawn_from_the_nucleus_and_spell_what_is_typed():
-    free = sampled_drafts(TinyModel(4), DecodingRequest([1], never), Settings(max_tokens=1), nothing, 60)
-    p = np.exp(log_softmax(TinyModel(4).prefill([1]) / 0.6))
-    order = np.argsort(-p)
-    kept = set(order[: int(np.searchsorted(np.cumsum(p[order]), TOP_P)) + 1].tolist())
-    assert {run.best[0].ids[0] for run in free} == kept
-    bound = nucleus_superposed(TinyModel(4), DecodingRequest([1], never, allowed=spelled), Settings(max_tokens=3))
-    assert all(draft.ids[0] == 11 or draft.ids[:2] in ((12, 13), (12, 14)) for draft in bound.best)
 
 
 def test_a_drawn_reset_goes_on_from_one_draft_not_always_the_best():

@@ -255,21 +255,6 @@ def test_what_drafts_begin_with_is_known():
         assert path == sorted(path, reverse=True)
 
 
-def test_more_live_drafts_than_shown_find_more_that_finish():
-    def fifths(ids):
-        return ids[-1] % 5 == 0
-
-    def run(width):
-        return superpose(
-            TinyModel(4), DecodingRequest([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width
-        )
-
-    narrow, wide = run(0), run(6)
-    assert run(2) == narrow
-    assert len(wide.best) == len(narrow.best) == 2
-    assert len(wide.spare) > len(narrow.spare)
-
-
 ENDS = {10: "", 11: "", 12: " "}  # two ways to end a line, and one that reads otherwise
 
 

@@ -29,11 +29,6 @@ def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
     assert labels == ["superposed@none", "superposed@file", "beam@none", "beam@file"]
 
 
-def test_several_values_make_a_grid():
-    labels = [arm.label for arm in parse_arms(["beam:drafts=2/3:temperature=1@none", "greedy"], ["none"])]
-    assert labels == ["beam:drafts=2:temperature=1@none", "beam:drafts=3:temperature=1@none", "greedy@none"]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
 COMMIT = "c0ffee" + "0" * 34
 
 
@@ -95,11 +97,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running_hub() -> Iterator[Hub]:
-    """A hub that runs for the length of the block."""
+def running_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that runs for the length of the block, and is the one that downloads ask."""
     hub = Hub()
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
+    constants = "huggingface_hub.constants"
+    monkeypatch.setattr(f"{constants}.ENDPOINT", hub.address)
+    template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(f"{constants}.HUGGINGFACE_CO_URL_TEMPLATE", template)
     try:
         yield hub
     finally:

@@ -23,14 +23,18 @@ FILE = smallest_gguf()
 WEIGHTS = "application/vnd.ollama.image.model"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch) -> Path:
+def alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without models."""
     for name in ("OLLAMA_MODELS", "HF_HUB_CACHE", "LLAMA_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    return tmp_path
+    for name, place in (("HOME", ""), ("XDG_CACHE_HOME", "cache"), ("HF_HOME", "hf")):
+        monkeypatch.setenv(name, str(home / place))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    return alone(tmp_path, monkeypatch)
 
 
 def write(path: Path, content: bytes = FILE) -> Path:

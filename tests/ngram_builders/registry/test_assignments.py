@@ -28,13 +28,6 @@ def test_only_known_languages_can_have_assignments(registry: Registry) -> None:
     registry.assign_language("pyhton", [])
 
 
-def test_a_workspace_reached_through_a_link_is_the_same(registry: Registry, repo: Path) -> None:
-    registry.install("a", [writer(6)])
-    repo.with_name("link").symlink_to(repo, target_is_directory=True)
-    registry.assign_workspace(repo.with_name("link"), [("a", 0.5)])
-    assert names(registry.tables_for(repo / "x.py", None)) == [("a", 0.5)]
-
-
 def test_a_table_is_used_for_its_languages_and_related_ones(registry: Registry, repo: Path) -> None:
     registry.install("web", [writer(5, language="typescript")], roots=[repo])
     assert names(registry.tables_for(repo / "a.tsx", "typescriptreact")) == [("web", 0.7)]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import skip_reason, survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.rules.selection import Selection
@@ -148,19 +147,3 @@ def test_data_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
         assert [Path(file.path).name for file in found] == names
     assert skip_reason(tmp_path / "b.yaml", tmp_path) == "not source code"
     assert skip_reason(tmp_path / "b.yaml", tmp_path, Selection("yaml")) is None
-
-
-def test_a_root_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.py": CODE})
-    with pytest.raises(UserError, match="is a file, not a folder"):
-        survey(tmp_path / "a.py")
-    with pytest.raises(UserError, match="does not exist"):
-        survey(tmp_path / "missing")
-
-
-def test_only_files_of_the_repository_can_be_explained(tmp_path: Path) -> None:
-    write_files(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
-    with pytest.raises(UserError, match="name a file of that repository"):
-        skip_reason(tmp_path / "b.py", tmp_path / "repo")
-    with pytest.raises(UserError, match="no such file"):
-        skip_reason(tmp_path / "repo" / "missing.py", tmp_path / "repo")

@@ -60,7 +60,7 @@ class Scripted(TinyModel):
     stop=st.sampled_from([at_end, never]),
     asks=st.booleans(),
 )
-def test_the_best_draft_is_no_worse_than_a_beams_and_costs_no_more_rows(seed, k, tau, stop, asks):
+def test_the_best_draft_is_no_worse_than_a_beams(seed, k, tau, stop, asks):
     chosen = Settings(drafts=k, temperature=tau, max_tokens=7, candidates=VOCABULARY)
     request = DecodingRequest(PROMPT, stop, PROMPT, Counts(seed) if asks else None)
     expected = beam(TinyModel(seed), request, chosen, nothing)
@@ -68,7 +68,13 @@ def test_the_best_draft_is_no_worse_than_a_beams_and_costs_no_more_rows(seed, k,
         patch.setattr(module, "_MAX_READ", math.inf)
         found = best_first(TinyModel(seed), request, chosen)
     assert found.best[0].score >= expected.best[0].score - 1e-6
-    assert found.rows <= expected.rows
+
+
+def test_drafts_cost_fewer_rows_than_a_beams():
+    """All in all: a beam may end sooner where one draft is certain."""
+    chosen, request = Settings(drafts=3, max_tokens=7), DecodingRequest(PROMPT, at_end)
+    found = sum(best_first(TinyModel(seed), request, chosen).rows for seed in range(40))
+    assert found < sum(beam(TinyModel(seed), request, chosen, nothing).rows for seed in range(40))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -79,6 +79,8 @@ def test_what_is_offered_is_what_the_command_line_offers(completer, tmp_path, wh
     for one, other in zip(found, expected["completions"], strict=True):
         assert one.probability == pytest.approx(other["probability"], abs=0.01)
     assert found.ngrams == tuple(expected["ngrams"]) != ()
+    beside_a_word = completer.complete("x = some(a)", 4, path=path, while_typing=while_typing)
+    assert (beside_a_word.reason == "a word goes on right of the cursor") is while_typing
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before(completer):

@@ -113,6 +113,19 @@ def test_the_likeliest_draft_is_read_next_whatever_its_length():
     assert (7,) not in model.seen
 
 
+def test_a_draft_borrows_from_one_that_ends_in_its_own_last_token():
+    """Though another of its length is likelier."""
+    rows = {
+        (): {5: 0.52, 6: 0.44, 7: 0.04},
+        (5,): {8: 0.6, END: 0.4}, (6,): {9: 1.0}, (7,): {8: 1.0},
+        (5, 8): {END: 0.99}, (6, 9): {END: 0.01, 4: 0.99}, (6, 9, 4): {END: 0.99},
+    }  # fmt: skip
+    model = Scripted(rows, {10: 1.0})
+    found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=4, max_tokens=6))
+    assert (7, 8, END) in [draft.ids for draft in found.best]
+    assert (7, 8) not in model.seen
+
+
 def test_what_is_borrowed_is_mixed_with_the_ngrams_of_the_drafts_own_history():
     counts = Counts(0)
     counts.table[:] = 1 / VOCABULARY

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ngram_builders.errors import UserError
 from spd_lsp.completion.ranking import WITH_NGRAMS, Match, calibrate
 from spd_lsp.evaluation.calibration import (
     cross_validated,
@@ -65,8 +64,3 @@ def test_a_package_has_no_say_in_its_own_weights():
     own = seen.package == "a"
     turned = dataclasses.replace(seen, right=np.where(own, 1 - seen.right, seen.right))
     assert cross_validated(turned)[own] == pytest.approx(cross_validated(seen)[own])
-
-
-def test_an_arm_that_was_not_asked_is_named():
-    with pytest.raises(UserError, match="candidates of beam in two packages"):
-        read_candidates([record("a", [["x", 0.5, None]])], "beam")

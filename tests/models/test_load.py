@@ -108,17 +108,6 @@ def test_a_gpu_chosen_by_name_is_not_replaced(monkeypatch, saved):
         load(saved, "cuda")
 
 
-@pytest.mark.parametrize(("small", "used"), [(15_000_000, [1]), (1000, [4])])
-def test_a_small_model_computes_with_one_thread(monkeypatch, saved, small, used):
-    counts = []
-    monkeypatch.setattr("spd_lsp.models.torch.open_checkpoint._SMALL_MODEL", small)
-    monkeypatch.setattr("spd_lsp.models.base.usable_cores", lambda: 8)
-    monkeypatch.setattr("spd_lsp.models.base._count_cores", lambda processors: 8)
-    monkeypatch.setattr(torch, "set_num_threads", counts.append)
-    load(saved, "cpu")
-    assert counts == used
-
-
 def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):
     """As after a plain installation, which has what the starter model needs."""
     monkeypatch.setitem(sys.modules, "torch", None)

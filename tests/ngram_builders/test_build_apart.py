@@ -1,4 +1,4 @@
-"""Builds in processes of their own: killed, in folders that may not be written, and where files may not grow."""
+"""Builds in processes of their own: killed, and in folders that may not be written."""
 
 from __future__ import annotations
 

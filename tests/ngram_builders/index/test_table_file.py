@@ -29,7 +29,6 @@ ORIGIN = {"model": "tiny", "built": 5.0, "sources": "shop"}
 STREAMS = [[0, 1, 2, 3, 1, 2, 3, 0], [0, 5, 1, 2, 0], [0, 0]]
 SECTIONS = tuple(field.name for field in fields(SuffixArray))
 REBUILD = "; run: spd-lsp ngrams rebuild"
-UNREADABLE = f"its header is unreadable{REBUILD}"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.nucleus import sampled_drafts, sampled_resets
+from spd_lsp.decoding.nucleus import nucleus_superposed, sampled_drafts, sampled_resets
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel
@@ -14,6 +14,17 @@ from tests.decoding.test_superposed import Counts, never
 
 def nothing():
     pass
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("reset_every", [0, 2])
+def test_passes_are_samples_times_the_tokens_of_the_longest_draft_whatever_k_is(samples, k, reset_every):
+    model = TinyModel(3)
+    settings = Settings(drafts=k, max_tokens=5, reset_every=reset_every)
+    found = nucleus_superposed(model, DecodingRequest([1, 2], never), settings, samples=samples)
+    assert model.passes == found.passes == samples * found.longest == samples * 5
+    assert {len(draft.ids) for draft in found.best} == {5}
 
 
 @pytest.mark.parametrize("counts", [Counts(3), None])

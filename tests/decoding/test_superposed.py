@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -11,13 +12,19 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from ngram_builders.index.query import Signed
+from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
+from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR
 from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, Draft, rank_drafts, superpose
 from spd_lsp.evaluation.decoders import beam
+from spd_lsp.models.load import load
 from spd_lsp.models.logits import top
+from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
-from tests.conftest import VOCABULARY, TinyModel, first_of, spelled
+from tests.conftest import PACKAGE, STARTER, VOCABULARY, TinyModel, first_of, spelled
 
 STOP = 7  # an arbitrary token of the tiny vocabulary that ends a draft
 
@@ -175,6 +182,83 @@ def test_the_vectorised_step_equals_a_naive_loop(
     expected = naive(TinyModel(seed), prompt, settings, at_stop, counts, allowed)
     assert [draft.ids for draft in found.best] == [ids for ids, _ in expected]
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
+
+
+class Recorder:
+    """A model that writes down what it was asked; `prefill` and `step` of a replay answer the same to the same."""
+
+    def __init__(self, model):
+        self.model = model
+        self.asked = []
+
+    def prefill(self, ids, check):
+        return self._record(ids, None, self.model.prefill(ids))
+
+    def step(self, ids, weights, wanted=None):
+        return self._record(ids, weights, self.model.step(ids, weights, wanted))
+
+    def _record(self, ids, weights, logits):
+        self.asked.append((list(ids), weights, logits))
+        return logits
+
+
+class Replay:
+    def __init__(self, recorder):
+        self.asked = iter(recorder.asked)
+
+    def prefill(self, ids):
+        return self.step(ids, None)
+
+    def step(self, ids, weights):
+        expected, gamma, logits = next(self.asked)
+        assert ids == expected
+        assert weights is gamma is None or weights == pytest.approx(gamma, abs=1e-4)
+        return logits.tolist()
+
+
+class NaiveNgrams:
+    """Section 3.2 with dictionaries: the paper's sum over the orders whose context was seen."""
+
+    def __init__(self, ids):
+        self.following = defaultdict(Counter)
+        for order in range(2, 7):
+            for at in range(len(ids) - order + 1):
+                self.following[tuple(ids[at : at + order - 1])][ids[at + order - 1]] += 1
+
+    def row(self, history):
+        p = Counter()
+        for order, weight in zip(range(2, 7), (0.01, 0.04, 0.15, 0.18, 0.12), strict=True):
+            following = self.following.get(tuple(history[1 - order :]), {})
+            for token, count in following.items():
+                p[token] += weight * count / sum(following.values())
+        return p
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("knows_code", [False, True])
+def test_at_thirty_places_the_starters_drafts_are_those_of_the_naive_loop(knows_code):
+    """The paper's formula on code of this package; in turn with k of 1 to 5, and resets."""
+    tokens, model = ModelTokenizer(STARTER), load(STARTER, "cpu")
+    *texts, text = [path.read_text(encoding="utf-8") for path in sorted((PACKAGE / "decoding").glob("*.py"))]
+    ids, known = tokens.encode(text), tokens.encode("\n".join(texts))
+    mixture = Mixture([[Signed(build_suffix_array([np.array(known)]))]], [DEFAULT_WEIGHT]) if knows_code else None
+    naive_ngrams = NaiveNgrams(known) if knows_code else None
+    chosen_otherwise = 0
+    for place in range(30):
+        prompt = ids[20 * place : 20 * place + 40]
+        k, reset_every, candidates = 1 + place % 5, (0, 2, 3)[place % 3], (9, 2)[place % 2]
+        settings = Settings(
+            drafts=k, reset_every=reset_every, candidates=candidates, interpolation="paper", ranking="mean",
+            temperature=0.5, max_tokens=7,
+        )  # fmt: skip
+        recorder = Recorder(model)
+        found = superpose(recorder, DecodingRequest(prompt, never, prompt, mixture), settings)
+        expected = naive(Replay(recorder), prompt, settings, never, naive_ngrams)
+        assert [draft.ids for draft in found.best] == [draft for draft, _ in expected]
+        assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected], abs=1e-3)
+        alone = superpose(model, DecodingRequest(prompt, never), settings)
+        chosen_otherwise += [draft.ids for draft in alone.best] != [draft.ids for draft in found.best]
+    assert (chosen_otherwise > 10) == knows_code  # n-grams decide, where there are some
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -139,7 +139,7 @@ def build_corpora(
     logger.remove()  # what datatrove says is in its logs
     check_name(name)
     skipped: Counter[str] = Counter()
-    tasks = split_into_tasks([file for address in addresses for file in _list_files(address, skipped)])
+    tasks = _split_into_tasks([file for address in addresses for file in _list_files(address, skipped)])
     recipe = {"corpus": list(addresses), "model": model}
     digest = hashlib.blake2b(msgpack.packb([tasks, recipe, token_space.fingerprint]), digest_size=8).hexdigest()
     with registry.lock_for_build(name) as home:
@@ -186,7 +186,7 @@ def _list_files(address: str, skipped: Counter[str]) -> list[CorpusFile]:
     return [(address, one, size, str(facts.get("mtime") or facts.get("ETag"))) for one, size, facts in states]
 
 
-def split_into_tasks(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
+def _split_into_tasks(files: Sequence[CorpusFile]) -> list[list[CorpusFile]]:
     """Split files into tasks of about as much text; copies of a source, which have one size, are in one task."""
     most = max(_TASK_BYTES, -(-sum(size for _, _, size, _ in files) // _MAX_TASKS))
     tasks: list[list[CorpusFile]] = []

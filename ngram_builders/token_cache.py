@@ -34,7 +34,7 @@ CREATE TABLE contents (
 ) WITHOUT ROWID;
 """
 _VERSION = zlib.crc32(_SCHEMA.encode(), RULES) >> 1  # with other rules, other lines were masked
-LOCK_TIMEOUT_SECONDS = 5.0  # for another process to end its transaction
+_LOCK_TIMEOUT_SECONDS = 5.0  # for another process to end its transaction
 
 IndexedState = tuple[int, int, bytes]  # a file's size, modification time in nanoseconds, and digest
 
@@ -175,7 +175,7 @@ def _connect(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         with suppress(OSError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    base = sqlite3.connect("" if path is None else path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None)
+    base = sqlite3.connect("" if path is None else path, timeout=_LOCK_TIMEOUT_SECONDS, isolation_level=None)
     try:
         version = _read_version(base)
         if version not in (0, _VERSION):
@@ -201,7 +201,7 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     """Open an existing database. In a folder without write access nobody changes it."""
     immutable = "" if os.access(path.parent, os.W_OK) else "&immutable=1"
     uri = f"{path.resolve().as_uri()}?mode=ro{immutable}"
-    return sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT_SECONDS)
+    return sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_SECONDS)
 
 
 def remove_cache(path: Path) -> None:

@@ -61,7 +61,7 @@ def load_completer(
     model = open_model(place, settings.device, report) if hub.is_gguf_model(place) else None
     tokens = (open_tokens or ModelTokenizer)(place, fill_format)
     check_not_for_edits(settings.model, tokens.is_special)
-    check_vocabulary(tokens, hub.vocabulary_size(place), place)
+    _check_vocabulary(tokens, hub.vocabulary_size(place), place)
     model = model or open_model(place, settings.device, report)
     languages = None if server else hub.known_languages(place)
     tuned = partial(_with_shipped, shipped=hub.shipped_settings(settings.model, place))
@@ -100,7 +100,7 @@ def load_stand_in(settings: Settings) -> Completer | None:
     return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
 
 
-def check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:
+def _check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:
     """Refuse a tokenizer with text for ids that the model does not have. Ids without text may exceed it."""
     if model_size is not None and tokens.vocab_size > model_size and any(tokens.pieces[model_size:]):
         raise UserError(

@@ -27,7 +27,7 @@ from spd_lsp.decoding.superposed import (
 from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
-TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
+_TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
 _TEMPERATURE = 0.6  # likewise
 _CANDIDATES = 50  # tokens that are drawn from at most
 
@@ -85,7 +85,7 @@ def seeded(prompt: Sequence[int]) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
 
 
-def draw(options: Iterable[Draft], rng: np.random.Generator, top_p: float = TOP_P) -> Draft:
+def draw(options: Iterable[Draft], rng: np.random.Generator, top_p: float = _TOP_P) -> Draft:
     """Draw by probability, from the fewest drafts that hold `top_p` of that of all.
 
     Example: p (.6, .05, .35) -> the first or the last, with .63 and .37.

@@ -93,13 +93,13 @@ def cross_validated(candidates: Candidates) -> F64:
     return predicted
 
 
-def calibration_error(predicted: F64, right: F64) -> float:
+def _calibration_error(predicted: F64, right: F64) -> float:
     """The expected calibration error over ten bins of equal size."""
     bins = np.array_split(np.argsort(predicted, kind="stable"), min(_BINS, len(predicted)))
     return float(sum(len(b) * abs(predicted[b].mean() - right[b].mean()) for b in bins) / len(predicted))
 
 
-def log_loss(predicted: F64, right: F64) -> float:
+def _log_loss(predicted: F64, right: F64) -> float:
     """The mean over candidates, in nats."""
     predicted = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
     return float(-np.where(right > 0, np.log(predicted), np.log1p(-predicted)).mean())
@@ -110,8 +110,8 @@ def describe_fit(label: str, candidates: Candidates) -> str:
     weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic(candidates.factors, candidates.right))
     held_out = cross_validated(candidates)
     right = candidates.right
-    errors = [100 * calibration_error(p, right) for p in (candidates.scores, held_out)]
-    losses = [log_loss(p, right) for p in (candidates.scores, held_out)]
+    errors = [100 * _calibration_error(p, right) for p in (candidates.scores, held_out)]
+    losses = [_log_loss(p, right) for p in (candidates.scores, held_out)]
     return (
         f"{label}, {len(right):,} candidates: Weights({weights}); "
         f"calibration error {errors[0]:.1f} to {errors[1]:.1f} points, log loss {losses[0]:.3f} to {losses[1]:.3f}"

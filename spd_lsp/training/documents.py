@@ -47,7 +47,7 @@ def cut_gap(text: str, rng: random.Random) -> Gap:
     return Gap(text[:start], text[start:end], text[end:])
 
 
-def rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
+def _rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to its end, without the newline."""
     start, end = _pick_line(text, rng)
     first = start + _indentation(text[start:end])
@@ -99,18 +99,18 @@ def _next_line_end(text: str, end: int) -> int:
 
 def _part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place after a line's indentation to a later token boundary of the line."""
-    start, end = rest_of_line_span(text, rng)
+    start, end = _rest_of_line_span(text, rng)
     joints = [match.end() for match in _JOINT.finditer(text, start, end)]
     return start, rng.choice(joints) if joints else end
 
 
-def rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
+def _rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
     """Return the span from a random place in a bracket to its closing one, if any, else the rest of a line."""
     start, end = _pick_line(text, rng)
     opening = [place for place in range(start, end) if text[place] in _BRACKETS]
     closing = _closes(text, rng.choice(opening)) if opening else 0
     if not closing:
-        return rest_of_line_span(text, rng)
+        return _rest_of_line_span(text, rng)
     opened = max(place for place in opening if _closes(text, place) == closing)
     return rng.randint(opened + 1, closing), closing
 
@@ -139,8 +139,8 @@ def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
 
 
 _CUTS = {
-    "rest": rest_of_line_span,
-    "bracket": rest_of_bracket,
+    "rest": _rest_of_line_span,
+    "bracket": _rest_of_bracket,
     "lines": _some_lines,
     "body": body,
     "part": _part_of_line,
@@ -160,7 +160,7 @@ def _indentation(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def split_text(text: str, rng: random.Random) -> Iterator[str]:
+def _split_text(text: str, rng: random.Random) -> Iterator[str]:
     """Split a text at line ends into chunks of log-uniform random sizes."""
     start = 0
     while start < len(text):
@@ -186,5 +186,5 @@ def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> list[int]
 
 def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[list[int]]:
     """Encode a text as several documents, each a chunk of it with one gap."""
-    for chunk in split_text(text, rng):
+    for chunk in _split_text(text, rng):
         yield infilling_document(cut_gap(chunk, rng), tokenizer, length)

@@ -36,13 +36,13 @@ def select_files(corpus: Path, budget: int, seed: int) -> dict[str, list[list[Pa
         folders = sorted(path for path in (corpus / language).iterdir() if path.is_dir())
         packages = [sorted(path for path in folder.rglob("*") if path.is_file()) for folder in folders]
         sizes = [sum(path.stat().st_size for path in paths) for paths in packages]
-        cap = even_share(sizes, int(budget * _LANGUAGE_SHARES[language] / total))
+        cap = _even_share(sizes, int(budget * _LANGUAGE_SHARES[language] / total))
         selected[language] = [sorted(_sample_files(paths, cap, rng)) for paths in packages]
         rng.shuffle(selected[language])
     return selected
 
 
-def even_share(sizes: Sequence[int], budget: int) -> int:
+def _even_share(sizes: Sequence[int], budget: int) -> int:
     """Return the cap that makes sizes add up to the budget. Example: 1, 5, 9, 11 and 18 give 6: 1 + 5 + 6 + 6."""
     rest = budget
     ordered = sorted(sizes)

@@ -51,7 +51,7 @@ class Progress:
     seconds: float = 0.0  # CPU time
 
 
-def rate_factor(tokens: int, plan: TrainingPlan) -> float:
+def _rate_factor(tokens: int, plan: TrainingPlan) -> float:
     """Return the factor of the learning rate: rising to 1, constant, then falling to 0 over `decay` tokens."""
     rise = min(1.0, (tokens + 1) / plan.warm_up) if plan.warm_up else 1.0
     return min(rise, (plan.tokens - tokens) / plan.decay) if plan.decay else rise
@@ -63,7 +63,7 @@ def batch(rows: U16, step: int, size: int) -> Tensor:
     return torch.from_numpy(rows[places].astype(np.int64))
 
 
-def token_weights(ids: Tensor) -> Tensor:
+def _token_weights(ids: Tensor) -> Tensor:
     """Return the weight of each token in the loss, [B, L]: more than 1 for the end of a gap."""
     positions = torch.arange(ids.shape[1]).expand_as(ids)
     last_prefix = torch.where(ids == PREFIX_ID, positions, -1).cummax(dim=1).values
@@ -77,7 +77,7 @@ def _take_step(low: LowCopy[LlamaForCausalLM], optimiser: AdamW, ids: Tensor) ->
     total = 0.0
     for row in torch.split(ids, 1):
         logits = low.model(input_ids=row, use_cache=False).logits[0, :-1].float()  # [L - 1, V]
-        weights = token_weights(row)[0, 1:]  # [L - 1]
+        weights = _token_weights(row)[0, 1:]  # [L - 1]
         losses = torch.nn.functional.cross_entropy(logits, row[0, 1:], reduction="none")
         loss = (losses * weights).sum() / weights.sum() / len(ids)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -109,7 +109,7 @@ def train(
     low = LowCopy(model)
     started = time.process_time() - progress.seconds
     while progress.tokens < plan.tokens:
-        optimiser.param_groups[0]["lr"] = plan.rate * rate_factor(progress.tokens, plan)
+        optimiser.param_groups[0]["lr"] = plan.rate * _rate_factor(progress.tokens, plan)
         loss = _take_step(low, optimiser, batch(rows, progress.step, plan.rows_a_step))
         progress.step += 1
         progress.tokens += plan.rows_a_step * rows.shape[1]

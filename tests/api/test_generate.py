@@ -26,7 +26,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
-from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
+from tests.models.networks import SMALL, VOCABULARY, WINDOW, ids_of, random_network
 from tests.ngram_builders.small_tables import write_texts
 
 PAD, EOS = 0, 2
@@ -47,10 +47,6 @@ def network(request):
 @pytest.fixture(scope="module")
 def llama():
     return random_network(FAMILIES["llama"])
-
-
-def ids_of(length, seed=0):
-    return np.random.default_rng(seed).integers(3, VOCABULARY, length).tolist()
 
 
 def padded(prompts):
@@ -107,15 +103,6 @@ def test_a_batch_of_prompts_gets_the_drafts_that_each_gets_alone(network):
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:1]])
 def test_passes_are_the_tokens_of_the_longest_text_whatever_k_is_and_however_many_prompts(llama, k, prompts):
     assert passes_of(llama, lambda: written(llama, prompts, k, 9)) == 9
-
-
-def test_candidates_of_all_prompts_are_copied_to_the_host_at_once(llama, monkeypatch):
-    copies, cpu = [], torch.Tensor.cpu
-    prompts = [ids_of(5, seed) for seed in range(8)]  # of one length
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.Tensor, "cpu", lambda tensor: copies.append(len(tensor)) or cpu(tensor))
-        written(llama, prompts, tokens=9)
-    assert copies == [8] * 9
 
 
 def test_texts_that_end_cost_no_further_pass_and_are_padded(llama):
@@ -256,10 +243,3 @@ def test_more_tokens_than_the_model_was_made_for_are_warned_of():
     with pytest.warns(UserWarning, match="texts of 18 tokens were asked for; this model was made for 16"):
         written(short, [ids_of(10)])
     written(short, [ids_of(8)])
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without CUDA")
-@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
-def test_an_offloaded_cache_without_cuda_is_refused(llama, cache):
-    with pytest.raises(ValueError, match=r"needs CUDA.*cache_implementation"):
-        written(llama, PROMPTS, cache_implementation=cache)

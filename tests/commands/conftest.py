@@ -39,3 +39,16 @@ def invoke(data: Path) -> Callable[..., Result]:
 def run(invoke: Callable[..., Result]) -> Callable[..., str]:
     """Run a command, check its exit status and return its output."""
     return lambda *arguments, **options: invoke(*arguments, **options).output
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A repository: two files that count, and of each kind that does not."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
+    (folder / "shop.go").write_text("package shop\n\nfunc sell() {}\n", encoding="utf-8")
+    (folder / ".gitignore").write_text("# mine\nprivate.py\n", encoding="utf-8")
+    (folder / "private.py").write_text("secret = 1\n", encoding="utf-8")
+    (folder / ".env").write_text("KEY=1\n", encoding="utf-8")
+    return folder

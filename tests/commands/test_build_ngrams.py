@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from functools import partial
 
 import pytest
 
-from ngram_builders.registry.registry import Registry
 from tests.planted import lines, private_key
 
 
 @pytest.fixture
 def run(run):
     return partial(run, "build-ngrams")
-
-
-@pytest.fixture
-def shop(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
-    (folder / "run.sh").write_text("python shop.py\n", encoding="utf-8")
-    (folder / ".gitignore").write_text("# mine\nprivate.py\n", encoding="utf-8")
-    (folder / "private.py").write_text("secret = 1\n", encoding="utf-8")
-    (folder / ".env").write_text("KEY=1\n", encoding="utf-8")
-    return folder
 
 
 def test_a_build_reports_counts_costs_and_skipped_files(run, shop, data):
@@ -70,7 +56,7 @@ def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_
     ("name", "options", "explanation"),
     [
         ("shop.py", [], "shop.py: counted as python"),
-        ("run.sh", ["--language", "python"], "run.sh: skipped: other language"),
+        ("shop.go", ["--language", "python"], "shop.go: skipped: other language"),
         (".env", [], ".env: skipped: secret"),
         ("private.py", [], r"private.py: skipped: ignored by .gitignore \(.*shop.\.gitignore:2: private.py\)"),
     ],
@@ -105,45 +91,6 @@ def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(r
     assert outputs[-1].endswith(f"copy.py: counted as python, except lines that look like secrets {described}\n")
     assert "skipped: duplicate (of" in run(shop, "--why", shop / "deploy.py")
     assert not any(secret[:10] in text or key[40:60] in text for text in outputs)
-
-
-@pytest.mark.parametrize("twin", ["x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n", "\ufeffx = 1\ry = 2\r"])
-def test_build_and_why_agree_on_duplicates(run, tmp_path, twin):
-    folder = tmp_path / "twins"
-    folder.mkdir()
-    (folder / "first.py").write_bytes(b"x = 1\ny = 2\n")
-    (folder / "second.py").write_bytes(twin.encode())
-    (folder / "third.py").write_bytes(b"x = 1\ny = 3\n")
-    assert run(folder, "--why", folder / "first.py").endswith("first.py: counted as python\n")
-    assert run(folder, "--why", folder / "third.py").endswith("third.py: counted as python\n")
-    assert re.search(
-        r"second\.py: skipped: duplicate \(of .*first\.py\)$", run(folder, "--why", folder / "second.py")
-    )
-    assert "2 files" in (output := run(folder))
-    assert "skipped: 1 duplicate" in output
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_names_that_are_not_utf8_are_counted_and_printed(run, shop):
-    name = shop / os.fsdecode(b"caf\xe9.py")
-    try:
-        name.write_text("x = 1\n")
-    except OSError:
-        pytest.skip("this file system refuses such names")
-    assert "shop: 3 files" in run(shop)
-    assert run(shop, "--why", name).endswith("caf\ufffd.py: counted as python\n")
-    (shop / os.fsdecode(b"\xe9")).mkdir()
-    assert "no source code in" in run(shop / os.fsdecode(b"\xe9"), status=1)
-
-
-def test_several_folders_make_one_table(run, shop, tmp_path):
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "a.py").write_text("x = 1\n" * 3, encoding="utf-8")
-    output = run(shop, tmp_path / "plain", "--name", "both")
-    assert output.startswith("both: 3 files")
-    table = Registry(tmp_path / "data").find("both")
-    assert len(table.roots) == 2
-    assert table.recipe == {"language": None, "model": "starter"}
 
 
 @pytest.mark.parametrize(
@@ -209,10 +156,10 @@ def test_what_a_user_chose_to_count_is_recorded_and_counted_again(run, invoke, s
     (shop / "vendor").mkdir()
     for name in ("vendor/a.py", "old.py", "test_shop.py"):
         (shop / name).write_text(f"name = {name!r}\n")
-    assert "skipped: 2 excluded" in run(shop, "--include", "vendor/", "--exclude", "*.sh", "--exclude", "test_*")
+    assert "skipped: 2 excluded" in run(shop, "--include", "vendor/", "--exclude", "*.go", "--exclude", "test_*")
     assert (registry.find("shop").files, registry.find("shop").recipe["include"]) == (3, ["vendor/"])
     (shop / "vendor" / "b.py").write_text("y = 1\n")
     assert "4 files" in invoke("ngrams", "rebuild", "shop").output
-    options = "options    --include vendor/ --exclude '*.sh' --exclude 'test_*'\n"
+    options = "options    --include vendor/ --exclude '*.go' --exclude 'test_*'\n"
     assert options in invoke("ngrams", "show", "shop").output
     assert "is no pattern of .gitignore" in run(shop, "--exclude", "[", status=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,23 +76,6 @@ def test_a_data_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: P
     build(folder, data)
     last = events(capsys)[-1]
     assert f"cannot write the n-gram registry {data}" in last["failed"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on a file's size")
-def test_a_limit_on_files_is_named_and_costs_one_build(folder: Path, tmp_path: Path, capsys: Any):
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-    try:
-        build(folder, tmp_path / "data")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    last = events(capsys)[-1]
-    assert "ulimit -f" in last["failed"]
-    assert list((tmp_path / "data").rglob("*.tmp")) == []
-    build(folder, tmp_path / "data")
-    assert "built" in events(capsys)[-1]
 
 
 def test_a_folder_is_indexed_again_as_its_user_chose(folder: Path, tmp_path: Path, capsys: Any):

@@ -18,7 +18,7 @@ from spd_lsp.models.checkpoint.download import models_folder
 from spd_lsp.models.checkpoint.recommended import read_table, recommend
 from tests.conftest import STARTER_FILE
 from tests.models.checkpoint.hub_server import Hub, running_hub
-from tests.models.checkpoint.test_stored_models import store, write
+from tests.models.checkpoint.test_stored_models import alone, store, write
 
 GIB = 1 << 30
 NAME = "hf:me/coder-GGUF:q8_0"
@@ -26,20 +26,12 @@ NAME = "hf:me/coder-GGUF:q8_0"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("OLLAMA_MODELS", "HF_HUB_CACHE", "LLAMA_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+    return alone(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    with running_hub() as hub:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
-        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    with running_hub(monkeypatch) as hub:
         hub.add("me/coder-GGUF/coder-q8_0.gguf", STARTER_FILE.read_bytes())
         yield hub
 
@@ -88,15 +80,6 @@ def test_the_best_models_that_fit_and_are_fast_enough_are_recommended():
     assert names(GIB, None) == ["qwen2.5-coder-0.5b", "granite-4.0-350m"], "models of code come first"
     assert names(GIB // 4, None) == []
     assert names(64 * GIB, 24 * GIB)[0] == "qwen2.5-coder-7b-gpu"
-
-
-def test_every_row_of_the_table_can_be_fetched_and_may_be_used():
-    for row in read_table():
-        assert row.licence in ("Apache-2.0", "MIT")
-        assert len(row.sha256) in (0, 64)
-        assert row.extra == ("" if row.file else "models")
-        assert row.memory > row.bytes > row.parameters // 2
-    assert read_table() == sorted(read_table(), key=lambda row: row.bytes)
 
 
 def test_a_model_is_fetched_tried_and_from_then_on_listed(hub: Hub):

@@ -14,15 +14,6 @@ from tests.ngram_builders.small_tables import writer
 FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint
 
 
-@pytest.fixture
-def shop(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "shop.py").write_text("def sell(item):\n    return item.price\n" * 20, encoding="utf-8")
-    (folder / "shop.go").write_text("package shop\n\nfunc sell() {}\n", encoding="utf-8")
-    return folder
-
-
 def install_foreign(registry, shop, name="shop", **options):
     """Install a table of another tokenizer."""
     return registry.install(name, [writer(5, 7, fingerprint="a1b2")], roots=[shop], **options)
@@ -138,13 +129,3 @@ def test_doctor_names_this_command(registry, run, shop):
     command = re.search(r"run: spd-lsp (ngrams rebuild .*)", run("doctor", status=1))[1]
     run(*command.split())
     run("doctor")
-
-
-def test_a_table_whose_model_is_gone_does_not_keep_others_from_being_rebuilt(registry, run, shop):
-    run("build-ngrams", shop)
-    install_foreign(registry, shop, "a-foreign", recipe={"model": "/models/gone"})
-    registry.find("shop").path.unlink()
-    output = run("ngrams", "rebuild", status=1)
-    assert re.search(r"^a-foreign was not rebuilt: .*/models/gone", output, flags=re.MULTILINE)
-    assert re.search(r"^shop: 2 files", output, flags=re.MULTILINE)
-    assert "1 of 2 tables could not be rebuilt, see above" in output

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 
 import pytest
 
@@ -122,11 +121,3 @@ def test_all_shards_of_a_table_are_asked(run, shop, monkeypatch):
     assert [line.strip().split(":")[0] for line in lines[2:4]] == ["bank.py", "shop.py"]
     assert lines[1].endswith("2 places, 2 files")
     assert "copy.py:2:5: return zebra.over(the_hills)" in run("ngrams", "why", "return zebra.over(the_hills)")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such names")
-def test_a_name_with_a_line_end_stays_on_its_line(run, shop):
-    (shop / "new\nline.py").write_text(BANK.replace("transfer", "move_all"), encoding="utf-8")
-    run("build-ngrams", shop)
-    lines = run("ngrams", "why", "def move_all(source, target, amount):").splitlines()
-    assert any(line.startswith("    new\\nline.py:1:1: def move_all") for line in lines)

@@ -17,7 +17,6 @@ import pytest
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Error, Literal, String
 
-from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.offer import usable_completions
 from tests.completion.places import context_at
 
@@ -170,24 +169,3 @@ def test_what_follows_is_not_closed_again_by_what_was_written_there(name: str) -
                 place.after[:40],
             )
     assert count > CURSORS / 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LANGUAGES)
-def test_what_follows_is_not_closed_again_by_what_is_offered(name: str, completer: Completer) -> None:
-    language, lexer = LANGUAGES[name]
-    count = 0
-    for place in cursors(name, 24):
-        source = place.before + place.after
-        result = completer.complete(source, len(place.before), language, explicit=True)
-        result = completer.write_block(source, len(place.before), language, None, result)
-        for one in result.completions:
-            count += one.ends
-            applied = place.before + one.text + place.after
-            is_fine = (
-                not one.ends
-                or opens_a_block(one.text)
-                or imbalance(lexer, applied) <= imbalance(lexer, read(name))
-            )
-            assert is_fine, (place.before[-80:], one.text, place.after[:40])
-    assert count

@@ -47,14 +47,8 @@ def test_the_fingerprint_ignores_the_order_and_padding_but_not_the_rules(tmp_pat
         return ModelTokenizer(folder).fingerprint
 
     assert saved("reordered") == starter.fingerprint
-    padding = {
-        "strategy": "BatchLongest",
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "<|pad|>",
-    }
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "<|pad|>"}
     assert saved("padded", padding=padding) == starter.fingerprint
     assert saved("other", pre_tokenizer={"type": "Digits", "individual_digits": True}) != starter.fingerprint
 
@@ -107,14 +101,6 @@ def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="not a readable tokenizer"):
         ModelTokenizer(tmp_path)
-
-
-def test_an_id_beyond_the_vocabulary_has_no_bytes_and_ends_a_text(tokens):
-    beyond = tokens.vocab_size + 5
-    assert tokens.bytes_of([*tokens.encode("a"), beyond]) == b"a"
-    assert tokens.ends(beyond)
-    assert tokens.ends(tokens.end_of_text)
-    assert not tokens.ends(tokens.encode("a")[0])
 
 
 @pytest.mark.parametrize("step", ["    ", "  ", "\t"])

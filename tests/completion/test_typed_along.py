@@ -124,10 +124,6 @@ def test_what_follows_an_accepted_draft_is_its_end_or_the_next_line(draft: Compl
     assert not request.explicit
 
 
-def test_a_line_end_typed_is_a_line_feed_in_the_drafts():
-    assert remaining_texts(result_of("{\n    y"), after("{\r\n")) == ["    y"]
-
-
 def test_drafts_that_are_white_space_from_here_on_are_not_offered():
     assert remaining_texts(result_of("ab", "a  "), after("a")) == ["b"]
 
@@ -153,22 +149,6 @@ def test_names_of_other_files_stay_while_they_are_typed():
     left = remaining(began, CompletionResult([Completion("unt(y)", 0.5), *drafts[1:]]), typed)
     assert left is not None
     assert [(one.text, one.is_name) for one in left.completions] == [("nt(y)", False), ("nt_petals", True)]
-
-
-def test_names_that_the_word_begins_take_the_places_of_drafts_that_were_not_typed_along_with():
-    source = "count, column, copy = f()\nx = \n"
-    previous = dataclasses.replace(PREVIOUS, source=source, cursor=source.index("x = ") + 4)
-    typed = dataclasses.replace(
-        previous, source=source.replace("x = ", "x = co"), cursor=previous.cursor + 2, explicit=False
-    )
-    result = CompletionResult([Completion("copy(y)", 0.5), Completion("sort(y)", 0.2), Completion("count", 0.1)])
-    left = remaining(previous, result, typed)
-    assert left is not None
-    assert [(one.text, one.is_name) for one in left.completions] == [
-        ("py(y)", False), ("unt", False), ("lumn", True),
-    ]  # fmt: skip
-    names_only = CompletionResult([Completion("count", 0.5, is_name=True)])
-    assert remaining(previous, names_only, typed) is None  # the model may know more
 
 
 def test_the_draft_that_is_typed_along_with_stays_before_names_unless_one_was_the_first():

@@ -66,8 +66,9 @@ def train_tokenizer(folder: Path, kind: str, texts: Sequence[str]) -> ModelToken
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁*[^▁\n]*|\n"), "isolated")
         texts, alphabet = [text.replace(" ", "▁") for text in texts], []
     special = ["<|endoftext|>", *(f"<0x{byte:02X}>" for byte in range(256) if is_sentencepiece)]
+    size = 500 if is_sentencepiece else 2000  # with more, short texts would make words of half their lines
     trainer = trainers.BpeTrainer(
-        vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        vocab_size=size, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     rules = json.loads(tokenizer.to_str())

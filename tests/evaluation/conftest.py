@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from spd_lsp.completion.tokenizer import ModelTokenizer
+from tests.conftest import STARTER
+
 TABLE = '''"""Rows by name."""
 
 import collections
@@ -58,6 +61,11 @@ def merge_tables(first, second, separator=","):
     rows.update(second.rows)
     return type(first)(first.path, rows)
 '''
+
+
+@pytest.fixture(scope="session")
+def tokens() -> ModelTokenizer:
+    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spd_lsp.evaluation.bootstrap import RESAMPLES, Bootstrap, Interval, mean_intervals
+from spd_lsp.evaluation.bootstrap import RESAMPLES, Bootstrap
 
 
 def naive_interval(parts, wholes, packages, files):
@@ -50,12 +50,3 @@ def test_differences_are_paired():
     assert difference.mean == pytest.approx(float((both[:, 1] - both[:, 0]).mean()))
     alone = bootstrap.intervals(both, ones)
     assert difference.high - difference.low < alone[0].high - alone[0].low
-
-
-def test_a_mean_is_of_what_was_measured_and_written_with_its_interval():
-    groups = [("a", "x"), ("a", "x"), ("b", "y")]
-    nan = np.nan
-    first, second, none = mean_intervals(np.array([[1.0, 2.0, nan], [nan, 4.0, nan], [3.0, 6.0, nan]]), groups)
-    assert (first.mean, second.mean) == (2, 4)
-    assert np.isnan(none.mean)
-    assert f"{Interval(1, 0.5, 2):.1f}" == "1.0 (0.5 to 2.0)"

@@ -7,13 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ngram_builders.errors import UserError
 from spd_lsp.completion.ranking import FORESEEN, WITH_NGRAMS, Match, calibrate
 from spd_lsp.evaluation.calibration import (
-    calibration_error,
     cross_validated,
     fit_logistic,
-    log_loss,
     read_candidates,
 )
 
@@ -62,26 +59,8 @@ def test_what_is_said_is_the_product_formula():
     assert FORESEEN / (1 + np.exp(-seen.factors @ np.array(WITH_NGRAMS))) == pytest.approx(expected)
 
 
-def test_calibration_gains_where_it_was_not_fitted():
-    seen = drawn()
-    told = cross_validated(seen)
-    assert 2 * calibration_error(told, seen.right) < calibration_error(seen.scores, seen.right)
-    assert log_loss(told, seen.right) < log_loss(seen.scores, seen.right)
-
-
 def test_a_package_has_no_say_in_its_own_weights():
     seen = drawn(3_000)
     own = seen.package == "a"
     turned = dataclasses.replace(seen, right=np.where(own, 1 - seen.right, seen.right))
     assert cross_validated(turned)[own] == pytest.approx(cross_validated(seen)[own])
-
-
-def test_candidates_that_scores_tell_apart_without_fault_have_finite_weights():
-    rows = [record("ab"[n % 2], [["x" if n > 50 else "y", n / 101, None]]) for n in range(1, 100)]
-    seen = read_candidates(rows, ARM)
-    assert np.isfinite(fit_logistic(seen.factors, seen.right)).all()
-
-
-def test_an_arm_that_was_not_asked_is_named():
-    with pytest.raises(UserError, match="candidates of beam in two packages"):
-        read_candidates([record("a", [["x", 0.5, None]])], "beam")

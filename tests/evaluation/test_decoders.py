@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
-
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from spd_lsp.decoding.nucleus import TOP_P
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS, beam
 from spd_lsp.models.logits import log_softmax
@@ -109,59 +105,6 @@ def test_beam_search_equals_a_naive_one_that_reads_every_row_afresh(seed, k, sto
     assert [draft.score for draft in found.best] == pytest.approx([score for _, score in expected])
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_by_probability_a_wide_beam_finds_the_likeliest_texts_and_their_whole_probability(seed):
-    """Texts end at 2 or 3, which read the same: nothing."""
-
-    def ends(ids):
-        return ids[-1] in (2, 3)
-
-    def text(ids):
-        return tuple(i for i in ids if i < 2)
-
-    chosen = Settings(drafts=8, candidates=4, max_tokens=4)
-    found = beam(TinyModel(seed, 4), DecodingRequest(PROMPT, ends, text_of=text), chosen, nothing)
-    every = {}
-    for length in range(4):
-        for ids in product(range(2), repeat=length):
-            p = np.exp(sum(log_p(seed, ids[:at], 4)[ids[at]] for at in range(length)))
-            every[ids] = p * np.exp(log_p(seed, ids, 4)[[2, 3]]).sum()
-    finished = [draft for draft in found.best if ends(draft.ids)]
-    assert finished
-    for draft in finished:
-        assert np.exp(draft.score) == pytest.approx(every[text(draft.ids)])
-    likeliest = sorted(every, key=lambda ids: -every[ids])
-    assert [text(draft.ids) for draft in finished] == likeliest[: len(finished)]
-
-
-class Bigrams:
-    """Counts that know one thing: 5 follows 4."""
-
-    def __call__(self, histories, candidates):
-        return np.array([[float(h[-1] == 4 and c == 5) for c in candidates] for h in histories])
-
-    def mix(self, histories, candidates, p):
-        known = np.array([[h[-1] == 4] for h in histories])
-        return np.where(known, 0.01 * p + 0.99 * self(histories, candidates), p)
-
-    def successors(self, histories, n):
-        return np.array([5])
-
-    def mix_top(self, histories, p, n):
-        candidates = np.union1d(np.argsort(-p)[:n], [5])
-        return candidates, self.mix(histories, candidates, p[candidates])
-
-
-def test_ngrams_speak_of_each_row_by_its_own_history():
-    start = DecodingRequest(PROMPT, never, PROMPT, Bigrams())
-    found = beam(TinyModel(2, 10), start, Settings(drafts=10, candidates=3, max_tokens=4), nothing)
-    after_four = [
-        draft.ids[at + 1] for draft in found.best for at in range(len(draft.ids) - 1) if draft.ids[at] == 4
-    ]
-    assert after_four
-    assert after_four.count(5) / len(after_four) > 0.5
-
-
 @pytest.mark.parametrize("stop", [never, at_three])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_sample_has_the_score_of_its_own_text(seed, stop):
@@ -172,20 +115,3 @@ def test_every_sample_has_the_score_of_its_own_text(seed, stop):
         own = [row[token] for row, token in zip(rows, draft.ids, strict=False)]
         assert draft.score == pytest.approx(sum(own))
         assert len(draft.ids) == 6 or stop(draft.ids)
-
-
-def test_samples_follow_the_distribution():
-    chosen = Settings(drafts=16, candidates=10, max_tokens=1, temperature=5.0)
-    p = np.exp(log_softmax(TinyModel(4, 10).prefill(PROMPT) / 5))
-    order = np.argsort(-p)
-    kept = order[: int(np.searchsorted(np.cumsum(p[order]), TOP_P)) + 1]
-    found = DECODERS["nucleus"](TinyModel(4, 10), DecodingRequest(PROMPT, never), chosen, nothing)
-    assert {draft.ids[0] for draft in found.best} <= set(kept.tolist())
-    assert len(found.best) > 1
-
-
-def test_finished_samples_leave_the_batch():
-    model = TinyModel(1, 10)
-    chosen = Settings(drafts=8, max_tokens=8, temperature=5.0)
-    found = DECODERS["nucleus"](model, DecodingRequest(PROMPT, at_three), chosen, nothing)
-    assert found.rows == model.rows < 8 * (found.passes - 1)

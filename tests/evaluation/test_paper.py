@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.paper import PAPER, nats, read_passages, trace_passage
@@ -19,11 +18,6 @@ from spd_lsp.models.logits import log_softmax
 from tests.conftest import STARTER
 
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "
-
-
-@pytest.fixture(scope="module")
-def tokens() -> ModelTokenizer:
-    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +40,6 @@ def test_passages_are_what_stands_in_held_out_files(repository: Path, tokens: Mo
         mine = passage.before[-4:]  # names a number of its own file, which no counted file has
         assert not passage.mixture([mine], np.array(passage.after[:1])).max() > 0.999
     assert len({passage.group for passage in passages}) <= 3  # one file in six, and one
-
-
-def test_a_folder_without_source_is_refused(tmp_path: Path, tokens: ModelTokenizer) -> None:
-    with pytest.raises(UserError, match="at least two are needed"):
-        read_passages([tmp_path], tokens, 10)
 
 
 def naive_nats(model: Any, prompt: Sequence[int], draft: Sequence[int]) -> np.ndarray:
@@ -100,54 +89,7 @@ def test_every_table_is_of_its_parts(repository: Path) -> None:
     assert (PAPER.alpha, PAPER.temperature, PAPER.interpolation) == (0.54, 0.06, "paper")
 
 
-def test_an_unknown_part_is_refused(repository: Path) -> None:
-    done = CliRunner().invoke(main, ["eval", "paper", str(repository), "--part", "figure 3"])
-    assert done.exit_code == 1
-    assert "--part takes perplexity, facts, orders, resets, coverage, linearity, not 'figure 3'" in done.output
-
-
-def test_prose_is_what_documentation_says_without_headers_and_licences(
-    tmp_path: Path, tokens: ModelTokenizer
-) -> None:
-    for name in ("one", "two"):
-        info = tmp_path / name / f"{name}.dist-info"
-        (info / "licenses").mkdir(parents=True)
-        (info / "METADATA").write_text(
-            f"Name: {name}\nLicense: free\n\n" + f"The manual of {name} is short. " * 60
-        )
-        (info / "licenses" / "LICENSE.txt").write_text("You may. " * 200)
-        (info / "code.py").write_text("x = 1\n" * 200)
-    passages = read_passages([tmp_path / "one", tmp_path / "two"], tokens, 2, prose=True)
-    assert len(passages) == 4
-    (file,) = {passage.group[1] for passage in passages}  # one of two is held out
-    for passage in passages:
-        assert tokens.bytes_of(passage.before).decode().strip() in f"The manual of {file[:3]} is short. " * 60
-        assert passage.mixture([tokens.encode(" manual")], np.array(tokens.encode(" of"))).max() > 0
-
-
 def test_with_a_sharp_distribution_superposing_does_nothing(tokens: ModelTokenizer) -> None:
     found = trace_passage(load(STARTER, "cpu"), tokens.encode(CODE), 3, 4, 0.001)
     assert found[:, 0] == pytest.approx(1, abs=1e-3)
     assert found[:, 2] == pytest.approx(0, abs=1e-2)
-
-
-def test_superposed_logits_are_compared_with_those_of_each_draft(tokens: ModelTokenizer) -> None:
-    """At the first step, where each draft is a token that one can read alone."""
-    model, prompt = load(STARTER, "cpu"), tokens.encode(CODE)
-    found = trace_passage(model, prompt, 3, 4, 1.0)
-    assert found.shape == (4, 3)
-    assert (found[:, :2] <= 1 + 1e-5).all() and (found[:, 2] > 1e-3).all()
-    before = model.prefill(prompt)
-    log_p = log_softmax(before)
-    last = np.argsort(-log_p)[:3]
-    gamma = np.exp(log_p[last]) / np.exp(log_p[last]).sum()
-    mixed = model.step(last.tolist(), gamma)
-    own = np.stack([model.prefill([*prompt, token]) for token in last.tolist()])
-    expected = gamma @ own
-    cosine = mixed @ expected / np.sqrt((mixed @ mixed) * (expected @ expected))
-    kl = sum(
-        p * (np.log(p) - q) for p, q in zip(gamma @ np.exp(log_softmax(own)), log_softmax(mixed), strict=True)
-    )
-    assert found[0, 0] == pytest.approx(cosine, abs=0.01)
-    assert found[0, 1] == pytest.approx(mixed @ before / np.sqrt((mixed @ mixed) * (before @ before)), abs=0.01)
-    assert found[0, 2] == pytest.approx(kl, abs=0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 from spd_lsp.evaluation.speed import speed_report, spread
-from spd_lsp.evaluation.typing_speed import processes_of, processor_seconds
 from tests.conftest import PACKAGE
 
 
@@ -54,9 +52,3 @@ def test_typing_is_answered_and_costs_something(tmp_path: Path, monkeypatch: pyt
     assert rows["keys"] == "12"
     assert float(rows["processor time, ms a key"]) > 0
     assert 50 < float(rows["peak memory, MiB"]) < 2_000
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are read from /proc")
-def test_this_process_and_its_time_are_found():
-    assert os.getpid() in processes_of(os.getpid())
-    assert processor_seconds([os.getpid()]) > 0

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
-from spd_lsp.models.logits import log_softmax
-
 VOCABULARY = 96
 SMALL = {
     "vocab_size": VOCABULARY,
@@ -42,7 +40,12 @@ def random_network(config, seed=0):
     return network
 
 
-def kl_divergence(logits: np.ndarray, expected: np.ndarray) -> float:
-    """Mean over the positions of sum_x p(x) log(p(x) / q(x)), p of the expected logits. [T, V] twice."""
-    p, q = log_softmax(expected), log_softmax(logits)
-    return float((np.exp(p) * (p - q)).sum(axis=-1).mean())
+def ids_of(length, seed=0):
+    """Tokens at random, none of them special."""
+    return np.random.default_rng(seed).integers(3, VOCABULARY, length).tolist()
+
+
+def plain_logits(network, ids):
+    """The logits after all ids, read at once by transformers. [V]."""
+    with torch.inference_mode():
+        return network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()

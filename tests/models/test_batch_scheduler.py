@@ -13,7 +13,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.settings import Settings
-from tests.models.networks import NETWORKS, VOCABULARY, random_network
+from tests.models.networks import NETWORKS, VOCABULARY, ids_of, random_network
 
 ONE = np.ones(1)
 SETTINGS = Settings(drafts=3, max_tokens=9)
@@ -29,19 +29,9 @@ def engine(network):
     return TransformersEngine(network)
 
 
-def ids_of(length, seed=0):
-    return np.random.default_rng(seed).integers(0, VOCABULARY, length).tolist()
-
-
 def drafts_of(engine, prompt):
     start = DecodingRequest(prompt, stop=lambda ids: len(ids) > 1 and ids[-1] % 5 == 0, history=prompt[-8:])
     return superpose(engine, start, SETTINGS)
-
-
-@pytest.mark.parametrize("is_free", [False, True])
-def test_requests_that_share_an_engine_know_whether_forks_are_free(engine, is_free):
-    engine.forks_are_free = is_free
-    assert BatchScheduler(engine).new_engine().forks_are_free == is_free
 
 
 @pytest.mark.parametrize(("editors", "prompts"), [(1, 4), (4, 8), (8, 8), (20, 20)])

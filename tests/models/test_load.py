@@ -6,7 +6,6 @@ import json
 import sys
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM as Auto
@@ -18,25 +17,12 @@ from transformers import (
     MambaConfig,
     T5Config,
 )
-from transformers.utils import is_accelerate_available
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.limits import memory_needed
 from spd_lsp.models.load import load
-from spd_lsp.models.logits import Wanted
-from spd_lsp.models.torch.engine import TransformersEngine
-from spd_lsp.models.torch.open_checkpoint import _load_network, _read_config
 from tests.models.networks import SMALL
-from tests.models.torch.test_engine import close, plain_logits
 
 LLAMA = LlamaConfig(**SMALL)
-
-
-def test_a_saved_model_is_loaded_again(tmp_path):
-    torch.manual_seed(1)
-    network = Auto.from_config(LLAMA).eval()
-    network.save_pretrained(tmp_path)
-    close(load(tmp_path, "cpu").prefill([4, 5, 6]), plain_logits(network, [4, 5, 6]))
 
 
 @pytest.mark.parametrize(
@@ -120,64 +106,6 @@ def test_a_gpu_chosen_by_name_is_not_replaced(monkeypatch, saved):
     on_cuda(monkeypatch, free=1000)
     with pytest.raises(UserError, match=r"cuda has 0\.0 GiB of free memory"):
         load(saved, "cuda")
-
-
-def test_a_model_larger_than_one_gpu_needs_accelerate_to_be_spread(monkeypatch, saved):
-    needed = memory_needed(saved, 2)
-    on_cuda(monkeypatch, free=needed - 1)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("spd_lsp.models.torch.open_checkpoint.is_accelerate_available", lambda: False)
-    with pytest.raises(UserError, match="fits on 2 GPUs together only; install accelerate"):
-        load(saved, "cuda")
-    with pytest.raises(UserError, match=r"but cuda:0 has .* free memory"):  # one that was named is not left
-        load(saved, "cuda:0")
-    on_cuda(monkeypatch, free=needed // 2 - 1)
-    with pytest.raises(UserError, match="but all 2 GPUs together ha"):
-        load(saved, "cuda")
-
-
-@pytest.mark.skipif(not is_accelerate_available(), reason="accelerate spreads models")
-def test_a_spread_model_predicts_the_same(saved):
-    """Over one device here, where there are no GPUs."""
-    whole, spread = (
-        _load_network(saved, _read_config(saved), torch.float32, cards) for cards in ({}, {"cpu": 1 << 30})
-    )
-    logits = [TransformersEngine(network).prefill([4, 5, 6]) for network in (whole, spread)]
-    np.testing.assert_array_equal(*logits)
-
-
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_a_model_is_spread_over_the_gpus(saved, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (memory_needed(saved, 2) - 1, 1 << 40))
-    engine = load(saved, "cuda")
-    assert len({parameter.device for parameter in engine.network.parameters()}) == 2
-    assert engine.step([4, 5], np.array([0.5, 0.5]), Wanted(3)).n == 3
-
-
-def test_running_out_of_memory_while_loading_falls_back_to_the_cpu(monkeypatch, saved):
-    on_cuda(monkeypatch, free=1 << 40)
-    loads = Auto.from_pretrained
-
-    def fails_on_the_gpu(*args, dtype, **options):
-        if dtype != torch.float32:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return loads(*args, dtype=dtype, **options)
-
-    monkeypatch.setattr(Auto, "from_pretrained", fails_on_the_gpu)
-    reports = []
-    assert str(load(saved, "auto", reports.append).device) == "cpu"
-    assert "does not fit into the memory of cuda" in " ".join(reports)
-
-
-@pytest.mark.parametrize(("small", "used"), [(15_000_000, [1]), (1000, [4])])
-def test_a_small_model_computes_with_one_thread(monkeypatch, saved, small, used):
-    counts = []
-    monkeypatch.setattr("spd_lsp.models.torch.open_checkpoint._SMALL_MODEL", small)
-    monkeypatch.setattr("spd_lsp.models.base.usable_cores", lambda: 8)
-    monkeypatch.setattr("spd_lsp.models.base._count_cores", lambda processors: 8)
-    monkeypatch.setattr(torch, "set_num_threads", counts.append)
-    load(saved, "cpu")
-    assert counts == used
 
 
 def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from tests.planted import lines
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
 
 from ngram_builders import corpora
-from ngram_builders.corpora import CorpusFile, Task, build_corpora, split_into_tasks
+from ngram_builders.corpora import Task, build_corpora
 
 ROOT = Path(__file__).parents[2]
 SPACE = TokenSpace("bytes", VOCABULARY, END)
@@ -134,16 +133,6 @@ def test_corpora_are_read_wherever_fsspec_reads(tmp_path: Path) -> None:
     assert in_one_task("memory://s", tmp_path)[0] == [b"print()\n"]
 
 
-def test_a_full_shard_is_followed_by_another(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, _ = in_one_task(sources, tmp_path)
-    monkeypatch.setattr(corpora, "SHARD_TOKENS", 200)
-    found, record = in_one_task(sources, tmp_path)
-    assert (found, record["shards"]) == (whole, [f"00000-{number:03d}.ngt" for number in range(4)])
-    assert all(Table.open(tmp_path / name).summary.tokens <= 200 for name in record["shards"])
-
-
 def test_secrets_are_masked(tmp_path: Path) -> None:
     held = lines()
     rows = [{"text": f"import os\n{line}\nprint({name!r})\n"} for name, (line, _) in held.items()]
@@ -151,17 +140,6 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     written, record = in_one_task(tmp_path / "rows.jsonl", tmp_path)
     assert not [name for name, (_, secret) in held.items() if secret.encode() in b"".join(written)]
     assert record["masked"] >= len(held)
-
-
-def test_tasks_have_about_as_much_text_and_copies_of_a_source_are_in_one() -> None:
-    def count(files: int, size: Callable[[int], int], end: str = ".py") -> list[int]:
-        found: list[CorpusFile] = [(".", f"{number}{end}", size(number), "") for number in range(files)]
-        return [len(task) for task in split_into_tasks(found)]
-
-    assert count(700, lambda number: 1 + number % 7) == [700]
-    assert count(10, lambda number: 40_000_000, ".jsonl") == [2] * 5
-    assert count(100, lambda number: 10**6) == [100]
-    assert 900 < len(count(10**5, lambda number: 10**6 + number)) <= 1000
 
 
 @pytest.mark.slow
@@ -249,26 +227,6 @@ def test_slurms_tasks_write_the_same_bytes(registry: Registry, sources: Path, sl
     assert there().startswith("job 41 has 2 of 4 tasks to do")
     do(0, 1)
     assert there().name == "there"
-    whole = content(registry)
-    run(registry, sources)
-    assert content(registry) == whole
-
-
-def test_what_slurm_refuses_is_one_sentence(registry: Registry, sources: Path, slurm: Path) -> None:
-    with pytest.raises(UserError, match="with --slurm partition=NAME"):
-        run(registry, sources, executor="slurm")
-    for command in ("sbatch", "squeue"):
-        say(slurm, command, "exit 1\n")
-        with pytest.raises(UserError, match=rf"Slurm does not do that: .*{command}.*run the same command again"):
-            run(registry, sources, executor="slurm", slurm=CPU)
-
-
-@pytest.mark.slow
-def test_ray_writes_the_same_bytes(registry: Registry, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="needs Ray: pip install ray")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    run(registry, sources, executor="ray", workers=2)
     whole = content(registry)
     run(registry, sources)
     assert content(registry) == whole

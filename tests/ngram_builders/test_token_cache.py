@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,51 +46,12 @@ def test_cached_ids_are_there_for_the_next_build_with_the_same_tokenizer(path: P
             cache.ids(digest(1))
 
 
-def test_a_changed_file_is_not_found_in_the_cache(path: Path) -> None:
-    with TokenCache(path, "f") as cache:
-        cache.add({}, [FileState(SOURCE_FILE, digest(1), None)])
-        cache.add({}, [FileState(SOURCE_FILE._replace(size=13), b"", "binary")])
-        (state,) = cache.file_states().values()
-        assert (state.file.size, state.skip_reason) == (13, "binary")
-        cache.add({}, [], unsettled=[SOURCE_FILE.path])
-        assert cache.file_states() == {}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
-def test_paths_of_any_bytes_survive_a_round_trip(path: Path) -> None:
-    name = os.fsdecode(b"/repo/caf\xe9.py")
-    with TokenCache(path, "f") as cache:
-        cache.add({}, [FileState(SOURCE_FILE._replace(path=name), digest(1), None)])
-        cache.record_files("shard", cache.file_states().values())
-        known = read_indexed_files([path.parent / "shard"], "f")
-        assert known is not None
-        assert list(cache.file_states()) == list(known.files) == [name]
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
 def test_only_the_owner_can_read_it(path: Path) -> None:
     with TokenCache(path, "f") as cache:
         cache.add({digest(1): IDS}, [])
         modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == {0o600}
-
-
-KILLED = """
-import os, sys, numpy
-from pathlib import Path
-from ngram_builders.token_cache import TokenCache
-cache = TokenCache(Path(sys.argv[1]), "f")
-cache.add({bytes(16): numpy.array([5, 0, 65535])}, [])
-cache.base.execute("BEGIN IMMEDIATE")
-cache.base.execute("DELETE FROM texts")
-os._exit(9)
-"""
-
-
-def test_a_build_killed_in_a_batch_keeps_earlier_batches(path: Path) -> None:
-    assert subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode == 9
-    with TokenCache(path, "f") as cache:
-        assert cache.token_counts() == {bytes(16): 3}
 
 
 def test_a_server_reads_while_a_build_writes(path: Path) -> None:

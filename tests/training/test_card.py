@@ -23,19 +23,3 @@ def test_every_package_that_was_read_is_named_with_its_licence() -> None:
         assert source["licence"]
         assert f"  {source['name']} {source['version']}: {source['licence']}" in lines
     assert "  SmolLM2-135M-Instruct, by Hugging Face: Apache-2.0" in lines
-
-
-def test_what_was_left_out_is_neither_named_nor_counted() -> None:
-    source = {
-        "name": "a",
-        "version": "1",
-        "licence": "MIT",
-        "language": "c",
-        "skipped": "",
-        "files": 3,
-        "bytes": 1_500_000,
-    }
-    left_out = source | {"name": "b", "skipped": "no permissive licence"}
-    text = notice({"sources": [source, left_out]})
-    assert "c:\n  a 1: MIT\n" in text and "  b 1" not in text
-    assert "| c | 1 | 3 | 1.5 |" in card(TRAINING | {"sources": [source, left_out]})

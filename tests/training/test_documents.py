@@ -10,16 +10,11 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from spd_lsp.training.documents import (
-    body,
     cut_gap,
-    file_document,
     infilling_document,
-    rest_of_bracket,
-    rest_of_line_span,
-    split_text,
     strip_copyright,
 )
-from spd_lsp.training.tokenizer import END_ID, FILE_ID, PREFIX_ID, SUFFIX_ID
+from spd_lsp.training.tokenizer import END_ID, PREFIX_ID, SUFFIX_ID
 
 SUFFIX_TOKENS = 256
 TEXTS = st.text(alphabet="ab \n\té=()", max_size=300)
@@ -30,25 +25,6 @@ SEEDS = st.integers(0, 1000)
 def test_the_three_parts_of_a_gap_are_the_text(text: str, seed: int) -> None:
     gap = cut_gap(text, random.Random(seed))
     assert gap.before + gap.middle + gap.after == text
-
-
-@given(text=TEXTS, seed=SEEDS)
-def test_stretches_are_the_text(text: str, seed: int) -> None:
-    assert "".join(split_text(text * 20, random.Random(seed))) == text * 20
-
-
-@given(text=TEXTS, seed=SEEDS)
-def test_the_rest_of_a_line_ends_where_the_line_ends(text: str, seed: int) -> None:
-    start, end = rest_of_line_span(text, random.Random(seed))
-    assert "\n" not in text[start:end]
-    assert end == len(text) or text[end] == "\n"
-
-
-def test_a_body_is_what_is_indented_deeper_than_the_line_above_it() -> None:
-    text = "def f():\n    if x:\n        y()\n\n    z()\n\nw()\n"
-    found = {text[slice(*body(text, random.Random(seed)))] for seed in range(80)}
-    whole = "    if x:\n        y()\n\n    z()"
-    assert {f"\n{whole}", whole[4:], "\n        y()", "y()"} <= found
 
 
 @given(text=TEXTS, seed=SEEDS)
@@ -74,12 +50,6 @@ def test_a_document_fits_and_keeps_the_text_next_to_the_gap(
     assert short[-4:] == whole[-4:]
 
 
-def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:
-    ids = file_document("a/b.py", "x = 1\n", tokenizer)
-    assert (ids[0], ids[-1]) == (FILE_ID, END_ID)
-    assert tokenizer.decode(ids[1:-1]) == "a/b.py\nx = 1\n"
-
-
 @pytest.mark.parametrize(
     ("text", "learnt"),
     [
@@ -94,17 +64,3 @@ def test_a_file_stands_below_its_path(tokenizer: Tokenizer) -> None:
 )
 def test_only_copyright_comments_at_the_head_are_dropped(text: str, learnt: str) -> None:
     assert strip_copyright(text) == learnt
-
-
-@given(text=TEXTS, seed=SEEDS)
-def test_the_rest_of_a_bracket_ends_where_it_closes_or_is_the_rest_of_a_line(text: str, seed: int) -> None:
-    start, end = rest_of_bracket(text, random.Random(seed))
-    assert 0 <= start <= end <= len(text)
-    assert end == len(text) or text[end] == "\n" or text[end] in ")]}"
-
-
-def test_the_rest_of_a_bracket_may_take_several_lines() -> None:
-    text = "f(\n    one,\n    two,\n)\n"
-    found = {rest_of_bracket(text, random.Random(seed)) for seed in range(60)}
-    assert {end for _, end in found} >= {text.index(")")}
-    assert all(2 <= start <= end for start, end in found if end == text.index(")"))

@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
-from spd_lsp.training.rows import even_share, gap_rows, select_files, write_rows
-from spd_lsp.training.tokenizer import FILE_ID, SUFFIX_ID
+from spd_lsp.training.rows import gap_rows, select_files
 
 NEIGHBOURS = [[100 + place] * 12 for place in range(4)]
 DOCUMENTS = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 12).map(lambda size: [7] * size))).map(
@@ -28,11 +25,6 @@ def test_no_document_is_broken(documents: list[tuple[int, list[int]]], seed: int
     assert all(row[12 - row.count(7) :] == [7] * row.count(7) for row in rows), "after the neighbours"
 
 
-def test_a_gap_stands_after_the_files_before_its_own_the_nearest_last() -> None:
-    files = [[100] * 4, [101] * 4, [7] * 4, [103] * 4]
-    assert list(gap_rows([(2, [7] * 4)], files, 10, random.Random(0))) == [[100] * 2 + [101] * 4 + [7] * 4]
-
-
 def test_no_neighbour_of_a_gap_is_a_file_of_the_same_row() -> None:
     """It would hold the answer."""
     files = [[10 + place] * 9 for place in range(3)]
@@ -40,40 +32,6 @@ def test_no_neighbour_of_a_gap_is_a_file_of_the_same_row() -> None:
     for seed in range(20):
         for row in gap_rows(documents, files, 8, random.Random(seed)):
             assert not {token - 10 for token in row if token >= 20} & {*row}
-
-
-def test_rows_end_when_no_neighbours_are_left_to_fill_them() -> None:
-    assert list(gap_rows([(0, [7] * 5)], [[7] * 5], 12, random.Random(0))) == []
-
-
-@pytest.mark.slow
-def test_half_of_the_tokens_are_plain_and_a_seed_decides_every_byte(
-    tokenizer: Tokenizer, sources: list[str], tmp_path: Path
-) -> None:
-    files = [tmp_path / "python" / "p" / f"m{number:03}.py" for number in range(len(sources))]
-    files[0].parent.mkdir(parents=True)
-    for file, text in zip(files, sources, strict=True):
-        file.write_text(text)
-    found = []
-    for seed in (1, 1, 2):
-        counts = write_rows(
-            {"python": [files[:20], files[20:]]}, tmp_path, tokenizer, 512, seed, tmp_path / "rows.npy"
-        )
-        found.append((tmp_path / "rows.npy").read_bytes())
-        rows = np.load(tmp_path / "rows.npy")
-        assert rows.dtype == np.uint16 and rows.shape == (counts["python"], 512)
-    assert found[0] == found[1] != found[2]
-    gaps = [row for row in rows.tolist() if SUFFIX_ID in row]
-    assert 0.4 < sum(512 - row.index(SUFFIX_ID) for row in gaps) / rows.size < 0.75
-    heads = [row[: row.index(SUFFIX_ID)] for row in gaps]
-    nearest = [head[len(head) - head[::-1].index(FILE_ID) :] for head in heads if FILE_ID in head[:-8]]
-    assert any(tokenizer.decode(ids).startswith("p/m") for ids in nearest if len(ids) > 8)
-
-
-@given(sizes=st.lists(st.integers(1, 1000), min_size=1), budget=st.integers(1, 20_000))
-def test_the_cap_spends_the_budget_while_there_is_text(sizes: list[int], budget: int) -> None:
-    spent = sum(min(size, even_share(sizes, budget)) for size in sizes)
-    assert min(budget, sum(sizes)) - len(sizes) < spent <= budget
 
 
 def test_languages_and_packages_have_their_shares(tmp_path: Path) -> None:

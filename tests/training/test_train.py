@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 
 from ngram_builders.errors import UserError
 from spd_lsp.training import train as module
-from spd_lsp.training.train import Progress, TrainingPlan, rate_factor, token_weights, train
+from spd_lsp.training.train import Progress, TrainingPlan, train
 from tests.training.conftest import random_llama
 
 ROWS = np.random.default_rng(0).integers(0, 320, size=(5, 48)).astype(np.uint16)
@@ -56,26 +56,3 @@ def test_a_finished_run_is_unchanged_and_goes_on_with_its_own_plan_alone(tmp_pat
     assert steps == []
     with pytest.raises(UserError, match=r"other settings, .*use these, or another --work"):
         train(fresh(), ROWS, TrainingPlan(tokens=9), tmp_path / "run")
-
-
-def test_the_loss_falls_on_rows_seen_often(tmp_path: Path) -> None:
-    losses: list[float] = []
-    plan = TrainingPlan(tokens=60 * 2 * 48, warm_up=96, decay=4000, rate=3e-3)
-    train(fresh(), ROWS[:2], plan, tmp_path / "run", lambda progress, loss: losses.append(loss))
-    assert losses[0] == pytest.approx(np.log(320), abs=0.2)
-    assert losses[-1] < losses[0] - 1
-
-
-@pytest.mark.parametrize(
-    ("tokens", "factor"), [(0, 0.01), (49, 0.5), (99, 1.0), (700, 1.0), (800, 1.0), (900, 0.5), (1000, 0.0)]
-)
-def test_the_rate_warms_up_stays_constant_and_falls_to_zero(tokens: int, factor: float) -> None:
-    assert rate_factor(tokens, TrainingPlan(tokens=1000, warm_up=100, decay=200)) == pytest.approx(factor)
-
-
-def test_only_the_ends_of_gaps_have_more_weight() -> None:
-    """A plain end, then a gap: suffix, prefix, text, end; then an end that closes nothing."""
-    ids = torch.tensor([[9, 0, 1, 8, 2, 8, 9, 0, 9, 0], [8, 9, 2, 0, 1, 2, 0, 0, 9, 9]])
-    wanted = torch.ones(2, 10)
-    wanted[0, 7] = wanted[1, 3] = wanted[1, 6] = 10.0
-    assert torch.equal(token_weights(ids), wanted)

@@ -70,7 +70,7 @@ def parse(language: Language, text: str) -> Tree:
             log.warning("%s", error)
             raise ParserBudgetExceeded from error
         _parsed.add(beginning)
-    if tree.root_node.has_error and (closing := missing_closers(language, tree.root_node)):
+    if tree.root_node.has_error and (closing := _missing_closers(language, tree.root_node)):
         closed = source + b"\n" + closing.encode()
         tree.edit(len(source), len(source), len(closed), _end_of(source), _end_of(source), _end_of(closed))
         tree = _parse_within_budget(language, closed, tree)
@@ -110,7 +110,7 @@ def _end_of(source: bytes) -> tuple[int, int]:
     return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
 
 
-def missing_closers(language: Language, root: Node) -> str:
+def _missing_closers(language: Language, root: Node) -> str:
     """Return what closes the open brackets of a broken text. Example: `f(() => { g(` gives ")", "}" and ")"."""
     closing = {text.split()[0] for text in language.closers.values()}
     opened: list[str] = []

@@ -12,7 +12,6 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.infilling import run as infilling
 from spd_lsp.evaluation.infilling.tasks import read_tasks
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
-from spd_lsp.evaluation.quality.arms import parse_arms
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -64,24 +63,3 @@ def test_the_model_reads_the_whole_program_and_not_the_gap(tmp_path: Path):
         before = tokens.bytes_of(request.prompt.history).decode() + request.prompt.spelling.healed.decode()
         assert before == task.before and request.texts.context.after == "\n" + task.below
         assert task.solution not in read and request.texts.context.omitted == 0
-
-
-def record(problem: str, **solved_by: int) -> dict[str, object]:
-    costs = {"passes": 4, "rows": 3, "tokens": 4, "cpu_ms": 9.0}
-    arms = {
-        f"{name}@none": {"solved_by": place, "exact": place == 1, **costs} for name, place in solved_by.items()
-    }
-    return {"problem": problem, "arms": arms}
-
-
-def test_a_task_is_solved_by_one_of_the_first_drafts():
-    records = [
-        record("1", uncopied=1, greedy=1),
-        record("1", uncopied=3, greedy=0),
-        record("2", uncopied=2, greedy=1),
-        record("2", uncopied=0, greedy=0),
-    ]
-    report = infilling.infilling_report(records, parse_arms(["uncopied", "greedy"], ["none"]), 3)
-    assert "| uncopied | 25.0 (0.0 to 50.0) | 75.0 (50.0 to 100.0) | 25.0 (0.0 to 50.0) |" in report
-    assert "| greedy | 50.0 (50.0 to 50.0) | 50.0 (50.0 to 50.0) | 50.0 (50.0 to 50.0) |" in report
-    assert "| uncopied | -25.0 (-50.0 to +0.0) |" in report

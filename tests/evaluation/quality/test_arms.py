@@ -5,17 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arm_runner import ArmRunner
 from spd_lsp.evaluation.quality.arms import ARM_KINDS, parse_arm, parse_arms
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +27,6 @@ def test_names_are_read():
 def test_arms_without_a_prior_get_each_and_no_arm_comes_twice():
     labels = [arm.label for arm in parse_arms(["superposed", "beam", "superposed@none"], ["none", "file"])]
     assert labels == ["superposed@none", "superposed@file", "beam@none", "beam@file"]
-
-
-def test_several_values_make_a_grid():
-    labels = [arm.label for arm in parse_arms(["beam:drafts=2/3:temperature=1@none", "greedy"], ["none"])]
-    assert labels == ["beam:drafts=2:temperature=1@none", "beam:drafts=3:temperature=1@none", "greedy@none"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.evaluation.quality.code_lines import CODE, STRING, code_lines
+from spd_lsp.evaluation.quality.code_lines import code_lines
 from spd_lsp.evaluation.quality.examples import (
     _TRIGGER,
     AFTER_TRIGGER,
@@ -32,17 +32,6 @@ def test_imports_comments_documentation_and_short_lines_are_left_out(repository)
     ]
 
 
-def test_lines_within_a_long_string_are_no_code():
-    text = 'query = """\nselect a, b, c from d\n""" + other(1, 2)\nvalue = query + [a, b]\n'
-    assert [line.text for line in code_lines(text, "python")] == ['query = """', "value = query + [a, b]"]
-
-
-def test_characters_of_strings_are_told_from_code_behind_letters_of_many_bytes():
-    (line,) = code_lines('größe = läuft("=äöü=", größe)\n', "python")
-    assert [line.text[i] for i in range(len(line.text)) if line.kinds[i] == STRING] == list('"=äöü="')
-    assert line.kinds[line.text.index("=")] == CODE
-
-
 def test_what_a_cursor_is_to_complete_is_the_rest_of_its_line(repository):
     (package,) = read_packages([repository])
     texts = {file.name: file.text for file in package.files}
@@ -64,14 +53,6 @@ def test_what_a_cursor_is_to_complete_is_the_rest_of_its_line(repository):
             assert example.target[0].isalnum() or example.target[0] == "_"
 
 
-def test_triggers_within_strings_are_none(repository):
-    (package,) = read_packages([repository])
-    for seed in range(30):
-        for example in sample_examples([package], seed=seed):
-            if example.stratum == AFTER_TRIGGER:
-                assert not example.target.startswith(("named", " named"))
-
-
 def test_the_same_seed_gives_the_same_places_and_fewer_files_their_beginning(repository):
     packages = read_packages([repository])
     examples = sample_examples(packages, seed=1)
@@ -79,13 +60,6 @@ def test_the_same_seed_gives_the_same_places_and_fewer_files_their_beginning(rep
     assert examples != sample_examples(packages, seed=2)
     fewer = sample_examples(packages, seed=1, files=2)
     assert fewer == examples[: len(fewer)]
-
-
-def test_no_file_has_two_places_in_one_line_or_more_than_one_of_a_stratum(repository):
-    examples = sample_examples(read_packages([repository]), seed=0)
-    assert len({(c.file, c.line_start) for c in examples}) == len(examples)
-    assert len({(c.file, c.stratum) for c in examples}) == len(examples)
-    assert len({c.key for c in examples}) == len(examples)
 
 
 def test_a_folder_without_sources_and_two_of_one_name_are_refused(repository, tmp_path):

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
 from spd_lsp.ngrams.mixture import Mixture
-from tests.conftest import STARTER
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    return ModelTokenizer(STARTER)
 
 
 def table_of(texts, tokens):
@@ -55,19 +47,6 @@ def test_versions_of_the_file_are_taken_out_with_it(repository, tokens):
     assert {package.files[i].name for i in prior.near_duplicates(source)} == {"table.py", "copy.py"}
     example = next(c for c in sample_examples([package]) if c.file == "table.py" and "lookup" not in c.line)
     assert prior.without(source).line_seen(example) != LINE_SEEN[0]
-
-
-def test_the_file_itself_counts_but_for_the_examples_line(repository, tokens):
-    (package,) = read_packages([repository])
-    source = source_named(package, "table.py")
-    example = next(c for c in sample_examples([package]) if c.file == "table.py")
-    held_out = PackageNgrams(package, tokens).without(source)
-    whole = held_out.encoded.ids
-    pieces = held_out._streams_around(example)
-    bytes_of = [tokens.bytes_of(piece.tolist()).decode() for piece in pieces]
-    assert source.text.startswith(bytes_of[0]) and len(bytes_of[0]) <= example.line_start + 1
-    assert source.text.endswith(bytes_of[1]) and len(bytes_of[1]) <= len(source.text) - example.line_end + 1
-    assert sum(map(len, pieces)) < len(whole) + 2
 
 
 def test_seen_tells_other_files_from_the_same_file_from_nowhere(tmp_path, tokens):

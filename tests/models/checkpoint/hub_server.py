@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import pytest
+
 COMMIT = "c0ffee" + "0" * 34
 
 
@@ -26,9 +28,6 @@ class Hub(ThreadingHTTPServer):
         self.commits: dict[str, str] = {}  # likewise
         self.ranges: list[str] = []  # of each request for content
         self.cuts: list[int] = []  # after how many bytes the next answers end
-        self.sent = threading.Event()  # once some of a file has been sent
-        self.goes_on = threading.Event()  # without which no file is sent to its end
-        self.goes_on.set()
 
     @property
     def address(self) -> str:
@@ -80,12 +79,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {"Content-Range": f"bytes {begin}-{len(content) - 1}/{len(content)}"} if begin else {}
         end = self.server.cuts.pop(0) if self.server.cuts else len(content)
         self.answer(206 if begin else 200, headers | {"Content-Length": str(len(content) - begin)})
-        half = (begin + min(end, len(content))) // 2
-        self.wfile.write(content[begin:half])
-        self.wfile.flush()
-        self.server.sent.set()
-        self.server.goes_on.wait(60)
-        self.wfile.write(content[half:end])
+        self.wfile.write(content[begin:end])
         self.wfile.flush()
         self.close_connection = end < len(content)
 
@@ -103,14 +97,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running_hub() -> Iterator[Hub]:
-    """A hub that runs for the length of the block."""
+def running_hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that runs for the length of the block, and is the one that downloads ask."""
     hub = Hub()
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
+    constants = "huggingface_hub.constants"
+    monkeypatch.setattr(f"{constants}.ENDPOINT", hub.address)
+    template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(f"{constants}.HUGGINGFACE_CO_URL_TEMPLATE", template)
     try:
         yield hub
     finally:
-        hub.goes_on.set()
         hub.shutdown()
         hub.server_close()

@@ -14,7 +14,6 @@ from spd_lsp.models.checkpoint.hub import (
     known_languages,
     locate,
     shipped_settings,
-    vocabulary_size,
 )
 from tests.conftest import PACKAGE, STARTER_FILE
 
@@ -82,22 +81,6 @@ def test_a_folder_that_lacks_a_file_is_refused_with_its_name(tmp_path, missing):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=missing.replace("model", r"\*")):
         locate(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("described", "expected"),
-    [
-        ('{"vocab_size": 96}', 96),
-        ('{"text_config": {"vocab_size": 96}}', 96),
-        ('{"text_config": null}', None),
-        ('{"vocab_size": "many"}', None),
-        ("[]", None),
-        ("{", None),
-    ],
-)
-def test_the_vocabulary_size_is_read_from_the_config(tmp_path, described, expected):
-    (tmp_path / "config.json").write_text(described)
-    assert vocabulary_size(tmp_path) == expected
 
 
 def test_pickled_weights_are_refused(tmp_path):

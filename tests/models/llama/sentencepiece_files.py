@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from tests.conftest import PACKAGE
 from tests.models.llama.gguf_files import write_gguf
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, _, BYTE = range(1, 7)
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 BLANKS = ["▁" * count for count in range(2, 32)]  # as Gemma has them
-SIZE = 1500
+SIZE = 1000
+SNIPPETS = Path(__file__).parents[2] / "completion" / "snippets"
 
 
 @cache
@@ -23,8 +23,8 @@ def trained_merges() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The letters of some code, and pairs of pieces in the order in which they are joined; blanks begin words."""
     lines = [
         "▁" + line.replace(" ", "▁")
-        for name in ("context", "draft_text", "offer", "syntax/languages")
-        for line in (PACKAGE / "completion" / f"{name}.py").read_text(encoding="utf-8").splitlines(True)
+        for path in sorted(SNIPPETS.iterdir())
+        for line in path.read_text(encoding="utf-8").splitlines(True)
     ]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁?[^▁\n]+|▁+(?=▁)|▁|\n"), "isolated")

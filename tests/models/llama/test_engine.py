@@ -16,9 +16,7 @@ import torch
 from ngram_builders.errors import UserError
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama import context
 from spd_lsp.models.llama.context import Stopped
-from spd_lsp.models.llama.library import MAX_SEQUENCES
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import SHAPE, transformers_weights
 
@@ -131,31 +129,6 @@ def test_drafts_go_on_from_any_that_were_read(engine, network):
     for draft in drafts:
         expected = transformers_logits(network, [*PROMPT, *draft])
         np.testing.assert_allclose(engine.read_draft(draft), expected, atol=ROUNDING)
-
-
-def test_a_full_cache_grows_and_keeps_what_it_holds(gguf_folder, monkeypatch):
-    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
-    engine = load(locate(str(gguf_folder / "F32.gguf")))
-    other = [(7919 * number + 13) % 1000 for number in range(16)] * 20  # 320 ids
-    engine.prefill(PROMPT)
-    expected = engine.step([7], ONE)
-    engine.prefill(other)
-    engine.prefill([9, *other])
-    engine.prefill(PROMPT)
-    assert engine.context.positions > 512
-    np.testing.assert_allclose(engine.step([7], ONE), expected, atol=ROUNDING)
-
-
-def test_more_sequences_than_one_person_needs(gguf_folder, monkeypatch):
-    monkeypatch.setattr(context, "_INITIAL_SEQUENCES", 4)
-    engine = load(locate(str(gguf_folder / "F32.gguf")))
-    engine.prefill(PROMPT)
-    expected = engine.step([7], ONE)
-    engine.prefill(PROMPT)
-    engine.step_rows([([7], ONE)] * 8, [0] * 8)
-    assert 8 < engine.context.sequences <= MAX_SEQUENCES
-    engine.prefill(PROMPT)
-    np.testing.assert_allclose(engine.step([7], ONE), expected, atol=ROUNDING)
 
 
 def test_sequences_are_given_back(engine):

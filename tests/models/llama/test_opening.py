@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama import engine, library, model
 from spd_lsp.models.llama.gguf_file import describe
 from spd_lsp.models.llama.library import load_library
@@ -52,13 +51,6 @@ def test_a_library_of_another_version_is_refused(monkeypatch):
         load_library.__wrapped__()
 
 
-def test_the_vocabulary_of_a_loaded_model_is_not_read_again(file):
-    engine = load(file)
-    assert load_vocabulary(file).model is engine.context.model
-    del engine
-    assert load_vocabulary(file).encode("x = 1")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="mapped files are read from /proc")
 def test_large_weights_are_mapped_and_compute_the_same(file, monkeypatch):
     def is_mapped() -> bool:
@@ -70,10 +62,6 @@ def test_large_weights_are_mapped_and_compute_the_same(file, monkeypatch):
     engine = load(file)
     assert is_mapped()
     assert np.array_equal(engine.prefill([1, 2, 3]), expected)
-
-
-def test_what_a_list_of_models_shows(gguf_folder):
-    assert describe(gguf_folder / "Q4_K.gguf") == "qwen2 Q4_K"
 
 
 @pytest.mark.parametrize(
@@ -143,11 +131,3 @@ def test_a_file_larger_than_the_free_memory_is_refused_before_it_is_read(file, m
     monkeypatch.setattr(library, "model_settings", lambda *options: pytest.fail("opened"))
     with pytest.raises(UserError, match=r"Q8_0.gguf takes 0.0 GiB, but this machine has 0.0 GiB of free memory"):
         load(file)
-
-
-def test_a_file_may_be_named_by_a_link(file, tmp_path):
-    """As Hugging Face's library stores them, and Ollama without a suffix."""
-    link = tmp_path / "linked.gguf"
-    link.symlink_to(file)
-    assert locate(str(link)) == link
-    assert load(Path(link)).prefill([1, 2, 3]).shape == (16384,)

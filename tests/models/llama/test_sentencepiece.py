@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import PACKAGE
 from tests.models.llama.sentencepiece_files import (
     BLANKS,
     CONTROL,
     NORMAL,
+    SNIPPETS,
     USER_DEFINED,
     Vocabulary,
     write_sentencepiece,
@@ -17,8 +17,7 @@ from tests.models.llama.sentencepiece_files import (
 
 pytestmark = pytest.mark.usefixtures("needs_llama")
 
-FILES = [path.read_text(encoding="utf-8") for path in sorted((PACKAGE / "completion").glob("*.py"))]
-CODE = "".join(FILES).replace("▁", "_")  # which stands for a blank
+CODE = "".join(path.read_text(encoding="utf-8") for path in sorted(SNIPPETS.iterdir()))
 ODD = (
     "x = '¡Größe 中文 \U0001f642'\t\r\n\n\n   1234567 ^@^ <s> </s> <0x0A> Ġ \u2028\n"
     + " " * 100
@@ -26,14 +25,13 @@ ODD = (
     + "\n" * 9
 )
 MARKS = [(f"▁<{name}>", NORMAL) for name in ("PRE", "MID", "SUF", "EOT")]
-TAGS = ("<h1>", "</strong>", "<td>")
 FAMILIES = {
     "Llama 2": Vocabulary(),
     "Code Llama": Vocabulary(MARKS),
     "CodeGemma": Vocabulary(
         [
             *((blanks, USER_DEFINED) for blanks in BLANKS),
-            *((name, USER_DEFINED) for name in ("\n\n", *TAGS)),
+            *((name, USER_DEFINED) for name in ("\n\n", "<h1>", "</strong>")),
             ("<|fim_prefix|>", CONTROL),
         ],
         blank_first=False,
@@ -85,9 +83,3 @@ def test_code_llamas_marks_are_marks_whatever_their_kind(tmp_path):
         assert found == ["<s>", "▁<PRE>", "▁<SUF>", "▁<MID>"]
         is_cut = kind != USER_DEFINED  # of a text, llama.cpp makes such tokens first
         assert not (is_cut and set(tokens.encode("a ▁<PRE> <PRE> b")) & tokens.specials)
-
-
-def test_tags_that_have_tokens_are_text(family, tokens):
-    text = "x = '<h1></strong>'<td>"
-    assert (b"<h1>" in [tokens.pieces[i] for i in tokens.encode(text)]) == (family == "CodeGemma")
-    assert not set(tokens.encode(text)) & tokens.specials

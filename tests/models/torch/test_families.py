@@ -34,7 +34,7 @@ from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
-from tests.models.networks import SMALL, VOCABULARY, WINDOW, random_network
+from tests.models.networks import SMALL, VOCABULARY, WINDOW, ids_of, plain_logits, random_network
 
 HEAD = {**SMALL, "head_dim": 8}
 NO_PADDING = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -96,15 +96,6 @@ def opened(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     network.save_pretrained(folder)
     return network, load(folder, "cpu")
-
-
-def ids_of(length, seed=0):
-    return np.random.default_rng(seed).integers(3, VOCABULARY, length).tolist()
-
-
-def plain_logits(network, ids):
-    with torch.inference_mode():
-        return network(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].float().numpy()
 
 
 def test_one_draft_is_what_generate_writes_greedily(opened):

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig
 
 from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
-from spd_lsp.completion.completer import Completer
-from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.logits import Wanted, log_softmax, top
+from spd_lsp.models.logits import Wanted, top
 from spd_lsp.models.torch import engine as module
 from spd_lsp.models.torch.engine import TransformersEngine, answers
 from spd_lsp.ngrams.mixture import Mixture
-from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
-from tests.conftest import STARTER
 from tests.models.networks import random_network
 
 VOCABULARY = 5000
@@ -91,81 +81,6 @@ def test_drafts_are_those_of_whole_rows(network, rule, has_ngrams):
         assert_same(*[drafts_of(engine, *asked, **RULES[rule]) for engine in (selecting, whole)])
 
 
-def test_where_only_some_tokens_may_follow_drafts_are_those_of_whole_rows(network):
-    """Until what is typed is spelled."""
-    spells = {(): np.array([11, 12, 700]), (12,): np.array([13, 14]), (11,): None, (700,): np.array([5])}
-    for prompt in texts(4):
-        results = [drafts_of(engine, prompt, counted([prompt]), allowed=spells.get) for engine in engines(network)]
-        assert_same(*results)
-        assert results[0].best[0].ids[0] in spells[()]
-
-
-@pytest.mark.slow
-def test_drafts_of_a_real_model_are_those_of_whole_rows(smollm2):
-    from spd_lsp.training.gguf_model import read_model, read_tokenizer
-
-    selecting, whole = engines(read_model(smollm2).eval())
-    code = read_tokenizer(smollm2).encode(Path(module.__file__).read_text(encoding="utf-8")).ids
-    ngrams = counted([code[900:]])
-    for start in range(0, 600, 20):
-        for rule in ("linear", "paper"):
-            prompt = code[start : start + 40]
-            assert_same(
-                *[drafts_of(engine, prompt, ngrams, tokens=6, **RULES[rule]) for engine in (selecting, whole)]
-            )
-
-
-def test_a_completion_and_its_block_are_those_of_whole_rows(starter_network, copies):
-    """As a person gets them; a block is written with little copied, too."""
-    source = "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):"
-    tokens = ModelTokenizer(STARTER)
-    results = []
-    for engine in engines(starter_network):
-        completer = Completer(engine, tokens, ServingTables(None, tokens.fingerprint), Settings())
-        result = completer.complete(source, len(source), "python", explicit=True)
-        assert result.opens_block
-        copies.clear()
-        written = completer.write_block(source, len(source), "python", None, result)
-        prompt, *steps = copies
-        assert prompt == 4 * len(tokens.pieces)
-        assert set(steps) == ({4 * (2 * (20 + module._SPARE) + 1)} if engine.selects else {prompt})
-        results.append([completion.text for completion in written.completions])
-    assert results[0] == results[1]
-
-
-class Waits(TorchDispatchMode):
-    """Counts where the host has to know a number before it can go on."""
-
-    NAMES = ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "equal")
-
-    def __init__(self):
-        super().__init__()
-        self.found = Counter()
-
-    def __torch_dispatch__(self, operator, types, arguments=(), named=None):
-        name = operator._schema.name.removeprefix("aten::")
-        masks = arguments[1] if name.startswith("index") and isinstance(arguments[1], (list, tuple)) else ()
-        if name in self.NAMES or any(mask is not None and mask.dtype == torch.bool for mask in masks):
-            self.found[name] += 1
-        return operator(*arguments, **(named or {}))
-
-
-ASKS = {
-    "item": torch.Tensor.item,
-    "nonzero": torch.Tensor.nonzero,
-    "if": lambda x: bool(x > 0),
-    "mask": lambda x: x[x > 0],
-    "equal": lambda x: torch.equal(x, x),
-}
-
-
-@pytest.mark.parametrize("ask", ASKS)
-def test_waits_are_seen(ask):
-    with torch.inference_mode(), Waits() as waits:
-        ASKS[ask](torch.ones(1))
-    assert waits.found.total() == 1
-
-
 @pytest.fixture
 def copies(monkeypatch):
     """The bytes of each copy to the host."""
@@ -186,17 +101,15 @@ def copies(monkeypatch):
 
 
 @pytest.mark.parametrize("k", [3, 8])
-def test_a_step_waits_for_the_device_once_and_copies_little(network, copies, k):
+def test_a_step_copies_little_once(network, copies, k):
     """One copy a pass: of the likeliest tokens and those that n-grams ask for, and not of the vocabulary."""
     prompts = texts()
     engine, ngrams = TransformersEngine(network), counted(prompts[:10])
     engine.prefill(prompts[11])
     assert copies[-1] == 4 * VOCABULARY
     copies.clear()
-    with Waits() as waits:
-        result = drafts_of(engine, prompts[11], ngrams, k)
+    result = drafts_of(engine, prompts[11], ngrams, k)
     assert result.passes > 5
-    assert waits.found == {}
     assert len(copies) == result.passes - 1
     likeliest = 20 + module._SPARE
     most_asked = 20 * k  # of one pool
@@ -206,48 +119,9 @@ def test_a_step_waits_for_the_device_once_and_copies_little(network, copies, k):
     assert set(copies) == {4 * (2 * likeliest + 1)}
 
 
-def test_the_rows_of_a_batch_are_selected_in_one_copy(network, copies):
-    rng = np.random.default_rng(0)
-    logits = torch.tensor(rng.normal(0, 4, (6, VOCABULARY)).astype(np.float32))
-    wanted = [Wanted(5 + row, 0.5 + row, lambda row=row: np.arange(row, dtype=np.int64)) for row in range(4)]
-    found = answers(logits.split([1, 1, 1, 1, 2]), [*wanted, None])
-    assert len(copies) == 2, "one for those who want a selection, one for who wants all"
-    np.testing.assert_array_equal(found[4], logits[4:])
-    for row, (one, own) in enumerate(zip(found, wanted, strict=False)):
-        x = logits[row].numpy()
-        np.testing.assert_array_equal(one.ids, [*top(x, own.n), *range(row)])
-        np.testing.assert_array_equal(one.logits, x[one.ids])
-        expected = np.exp(log_softmax(x / own.tau))[one.ids]
-        np.testing.assert_allclose(one.probabilities(own.tau), expected, rtol=1e-5)
-
-
 def test_of_equally_likely_tokens_the_first_are_selected():
     """Half precision makes many logits equal."""
     x = torch.tensor(np.random.default_rng(0).normal(0, 3, (1, VOCABULARY))).bfloat16()
     assert len(set(x[0].topk(25).values.tolist())) < 20
     [found] = answers([x], [Wanted(20)])
     np.testing.assert_array_equal(found.ids, top(x[0].float().numpy(), 20))
-
-
-def test_tokens_that_the_model_does_not_have_are_left_out(network):
-    x = torch.arange(9.0)[None]
-    [found] = answers([x], [Wanted(2, asked=lambda: np.array([-1, 3, 9, 2**40]))])
-    assert found.ids.tolist() == [8, 7, 3]
-    assert found.logits.tolist() == [8.0, 7.0, 3.0]
-
-
-def test_requests_that_share_a_pass_share_its_selection(network, copies):
-    """What a team waits for does not grow with its size."""
-    prompts = [text[:20] for text in texts(6)]
-    alone = [drafts_of(TransformersEngine(network), prompt, tokens=6) for prompt in prompts]
-    scheduler = BatchScheduler(TransformersEngine(network))
-    team = [scheduler.new_engine() for _ in prompts]
-    for own, prompt in zip(team, prompts, strict=True):
-        own.prefill(prompt)
-    copies.clear()
-    batches = scheduler.batches
-    with ThreadPoolExecutor(len(team)) as pool:
-        found = list(pool.map(lambda own, prompt: drafts_of(own, prompt, tokens=6), team, prompts))
-    assert len(copies) == scheduler.batches - batches
-    for one, expected in zip(found, alone, strict=True):
-        assert [draft.ids for draft in one.best] == [draft.ids for draft in expected.best]

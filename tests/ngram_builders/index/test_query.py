@@ -135,11 +135,3 @@ def test_the_likeliest_are_those_of_a_full_sort(n: int, size: int) -> None:
         found = np.sort(query._likeliest(p, n)).tolist()
         order = [int(i) for i in np.argsort(-p, kind="stable") if p[i] >= 0]
         assert found == sorted(order[:n])
-
-
-def test_no_pool_says_nothing() -> None:
-    nothing = Query([], [])
-    p, matched = nothing.probabilities(np.array([[1, 2]]), CANDIDATES)
-
-    assert not p.any() and not matched.any()
-    assert nothing.successors(np.array([[1, 2]]), 5).tolist() == []

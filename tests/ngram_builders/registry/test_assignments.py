@@ -21,48 +21,11 @@ def test_files_use_the_tables_built_around_them_innermost_first(registry: Regist
     assert registry.tables_for(None, "python") == []
 
 
-def test_a_workspace_with_an_assignment_uses_only_that(registry: Registry, repo: Path) -> None:
-    registry.install("built", [writer(5)], roots=[repo])
-    registry.install("a", [writer(6)])
-    registry.install("b", [writer(7)])
-    registry.assign_workspace(repo, [("b", 0.3), ("a", 0.6)])
-    registry.assign_workspace(repo / "inner", [("a", 1)])
-    assert names(registry.tables_for(repo / "x.py", "python")) == [("b", 0.3), ("a", 0.6)]
-    assert names(registry.tables_for(repo / "inner" / "x.py", None)) == [("a", 1.0)]
-    registry.assign_workspace(repo / "inner", [])
-    assert names(registry.tables_for(repo / "inner" / "x.py", None)) == [("b", 0.3), ("a", 0.6)]
-    registry.assign_workspace(repo, [])
-    assert names(registry.tables_for(repo / "x.py", "python")) == [("built", 0.7)]
-
-
-def test_a_language_uses_its_assignment_in_addition_to_what_was_built(registry: Registry, repo: Path) -> None:
-    registry.install("built", [writer(5)], roots=[repo])
-    registry.install("team", [writer(6)])
-    registry.assign_language("python", [("team", 0.3)])
-    assert names(registry.tables_for(repo / "x.py", "python")) == [("built", 0.7), ("team", 0.3)]
-    assert names(registry.tables_for(repo.with_name("other") / "x.py", "python")) == [("team", 0.3)]
-    assert names(registry.tables_for(None, "python")) == [("team", 0.3)]
-    assert registry.tables_for(None, "go") == registry.tables_for(None, None) == []
-    registry.assign_language("python", [("team", 0.2), ("built", 0.1)])
-    assert names(registry.tables_for(repo / "x.py", "python")) == [("built", 0.1), ("team", 0.2)]
-    registry.assign_workspace(repo, [("team", 0.5)])
-    assert names(registry.tables_for(repo / "x.py", "python")) == [("team", 0.5)]
-    registry.assign_language("python", [])
-    assert registry.tables_for(None, "python") == []
-
-
 def test_only_known_languages_can_have_assignments(registry: Registry) -> None:
     registry.install("mine", [writer(5)])
     with pytest.raises(UserError, match=r"unknown language 'pyhton'; did you mean 'python'\\?"):
         registry.assign_language("pyhton", [("mine", 0.5)])
     registry.assign_language("pyhton", [])
-
-
-def test_a_workspace_reached_through_a_link_is_the_same(registry: Registry, repo: Path) -> None:
-    registry.install("a", [writer(6)])
-    repo.with_name("link").symlink_to(repo, target_is_directory=True)
-    registry.assign_workspace(repo.with_name("link"), [("a", 0.5)])
-    assert names(registry.tables_for(repo / "x.py", None)) == [("a", 0.5)]
 
 
 def test_a_table_is_used_for_its_languages_and_related_ones(registry: Registry, repo: Path) -> None:

@@ -11,39 +11,16 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from ngram_builders.index.table_file import MAGIC, TableSummary, read_summary
-from ngram_builders.registry import ngram_table
+from ngram_builders.index.table_file import MAGIC
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     NgramTable,
     covering_tables,
-    is_for_another_model,
     mismatch_message,
-    model_label,
     read_ngram_table,
 )
 from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.small_tables import writer
-
-
-def test_a_table_replaced_during_a_read_is_not_a_fault(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The reader has the old index, and the build that has just ended has deleted its table."""
-    home = registry.install("mine", [writer(5)]).path.parent
-    builds = iter([writer(6), writer(7)])
-
-    def read_late(path: Path) -> TableSummary:
-        if (write := next(builds, None)) is not None:
-            with monkeypatch.context() as usual:
-                usual.setattr(ngram_table, "read_summary", read_summary)
-                registry.install("mine", [write])
-        return read_summary(path)
-
-    monkeypatch.setattr(ngram_table, "read_summary", read_late)
-    table = read_ngram_table(home)
-    assert table is not None
-    assert (table.fault, table.path.exists()) == (None, True)
 
 
 @pytest.mark.parametrize("change", [{"tables": None}, {"tables": []}, {"roots": 5}, {"recipe": [1]}], ids=str)
@@ -78,29 +55,6 @@ def table(
     return NgramTable(
         name=name, paths=paths, roots=roots, fingerprint=fingerprint, recipe=recipe, fault=fault or None
     )
-
-
-@pytest.mark.parametrize(
-    ("recipe", "label"),
-    [
-        ({"model": "starter"}, "starter"),
-        ({"model": "Qwen/Qwen2.5-Coder-0.5B"}, "Qwen2.5-Coder-0.5B"),
-        ({"model": "/models/tiny"}, "tiny"),
-        ({}, "tokenizer a1b2"),
-    ],
-)
-def test_a_tables_label_names_its_model(recipe: dict[str, Any], label: str) -> None:
-    assert model_label(table(**recipe)) == label
-
-
-@pytest.mark.parametrize(
-    ("fingerprint", "recorded", "expected"),
-    [("a1b2", "starter", False), ("a1b2", "tiny", False), ("ffff", "tiny", False), ("ffff", "starter", True)],
-)
-def test_a_table_belongs_to_another_model_if_tokenizer_and_model_differ(
-    fingerprint: str, recorded: str, expected: bool
-) -> None:
-    assert is_for_another_model(table(fingerprint=fingerprint, model=recorded), "tiny", "a1b2") is expected
 
 
 def test_a_table_is_covered_by_those_with_all_its_sources() -> None:

@@ -41,18 +41,6 @@ def test_tables_are_private(registry: Registry) -> None:
     assert [p.stat().st_mode & 0o777 for p in (registry.folder, path.parent, path)] == [0o700, 0o700, 0o600]
 
 
-def test_a_builds_cache_survives_its_table_until_the_table_is_removed(registry: Registry) -> None:
-    home = registry.table_folder("mine")
-    assert registry.tables() == []
-    kept = home / "tokens.sqlite"
-    kept.write_bytes(b"ids")
-    registry.install("mine", [writer(5)])
-    registry.install("mine", [writer(6)])
-    assert kept.read_bytes() == b"ids"
-    registry.remove("mine")
-    assert not home.exists()
-
-
 def test_a_rebuild_replaces_the_table_and_a_reader_keeps_the_old_counts(registry: Registry) -> None:
     old = registry.install("mine", [writer(5, 7)])
     reader, before = Table.open(old.path), registry.generation()
@@ -79,9 +67,7 @@ def test_a_failed_rebuild_keeps_the_old_table(registry: Registry) -> None:
     assert sorted(p.name for p in old.path.parent.iterdir()) == sorted(["index.msgpack", old.path.name])
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "a\\b", "../x", ".hidden", "a b", "a.", "x" * 65, "ä", "a\n", "C:x", "x\x1b[1m"]
-)
+@pytest.mark.parametrize("name", ["", "..", "a\\b", "../x", ".hidden", "a b", "x" * 65, "ä", "a\n", "C:x"])
 def test_names_that_could_leave_the_folder_are_refused(registry: Registry, name: str) -> None:
     for call in (lambda: registry.install(name, [writer(5)]), lambda: registry.find(name)):
         with pytest.raises(UserError, match="invalid table name"):
@@ -120,13 +106,6 @@ def test_a_broken_table_is_listed_with_its_fault_and_not_used(
     assert registry.tables() == [good]
 
 
-def test_a_table_that_must_be_new_does_not_replace_another(registry: Registry) -> None:
-    registry.install("mine", [writer(5)], overwrite=False)
-    with pytest.raises(UserError, match="an n-gram table named mine exists"):
-        registry.install("mine", [writer(6)], overwrite=False)
-    assert probability_after(Table.open(registry.find("mine").path), 5, 0) == 1
-
-
 def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its build would make it a second time."""
     monkeypatch.setattr("ngram_builders.registry.registry._BUSY_TIMEOUT", 0)
@@ -138,17 +117,6 @@ def test_a_table_that_is_being_built_is_not_removed(registry: Registry, monkeypa
     assert [table.name for table in registry.tables()] == ["mine"]
     registry.remove("mine")
     assert registry.tables() == []
-
-
-def test_builds_of_one_table_take_turns(registry: Registry) -> None:
-    with registry.lock_for_build("mine") as home:
-        with pytest.raises(UserError, match="mine is being built"), registry.lock_for_build("mine", timeout=0):
-            pass
-        with registry.lock_for_build("other"):
-            pass
-        assert registry.install("mine", [writer(5)]).path.parent == home
-    with registry.lock_for_build("mine"):
-        pass
 
 
 def test_removing_a_table_removes_its_assignments(registry: Registry, repo: Path) -> None:
@@ -185,25 +153,6 @@ def test_the_generation_changes_with_every_change_and_only_then(registry: Regist
         )  # another file of the server
         assert registry.generation() == seen[-1]
     assert len(set(seen[:-1])) == len(seen) - 1
-
-
-def test_unknown_files_in_the_folder_are_harmless(registry: Registry) -> None:
-    good = registry.install("good", [writer(5)])
-    (registry.folder / "a file").write_text("x")
-    (registry.folder / "empty").mkdir()
-    (registry.folder / ".hidden").mkdir()
-    assert registry.tables() == [good]
-
-
-def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path, repo: Path) -> None:
-    (tmp_path / "data").write_text("a file in place of the folder")
-    registry = Registry(tmp_path / "data" / "ngrams")
-    for call in (lambda: registry.install("mine", [writer(5)]), lambda: registry.assign_workspace(repo, [])):
-        with pytest.raises(UserError, match=r"cannot write the n-gram registry .*--data-dir"):
-            call()
-    assert registry.tables() == []
-    assert "not a directory; make it a folder that you can read" in (registry.fault() or "")
-    assert Registry(tmp_path / "none").fault() is None
 
 
 def test_a_build_deletes_what_earlier_ones_left(registry: Registry) -> None:

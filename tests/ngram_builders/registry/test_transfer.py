@@ -12,7 +12,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
 from ngram_builders.registry.transfer import export_table, import_table
-from tests.ngram_builders.small_tables import names, probability_after, writer
+from tests.ngram_builders.small_tables import probability_after, writer
 
 
 def exported(registry: Registry, name: str, file: Path, **options: bool) -> Path:
@@ -60,29 +60,6 @@ def test_an_exported_file_says_what_it_is_from(
     assert exported(registry, "mine", tmp_path, replace=True).read_bytes() == again.path.read_bytes()
 
 
-def test_an_imported_table_is_used_only_where_it_is_assigned(other: Registry, repo: Path, file: Path) -> None:
-    table = import_table(other, file)
-    assert table.roots == ()
-    assert other.tables_for(repo / "x.py", "python") == []
-    other.assign_language("python", [("team", None)])
-    assert names(other.tables_for(repo / "x.py", "python")) == [("team", 0.3)]
-
-
-def test_no_file_or_table_is_replaced_unless_requested(registry: Registry, other: Registry, file: Path) -> None:
-    before = file.read_bytes()
-    registry.install("mine", [writer(5, 8)])
-    with pytest.raises(UserError, match=r"team.ngt exists; choose another file"):
-        export_table(registry, "mine", file)
-    assert file.read_bytes() == before
-    old = import_table(other, file)
-    export_table(registry, "mine", file, replace=True)
-    with pytest.raises(UserError, match="named team exists already; choose another name with --name"):
-        import_table(other, file)
-    assert other.find("team") == old
-    assert import_table(other, file, "team2").path.name != old.path.name
-    assert import_table(other, file, replace=True).path.name != old.path.name
-
-
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -105,13 +82,6 @@ def test_a_damaged_file_is_refused_and_nothing_changes(
     assert [table.name for table in other.tables()] == ["team"]
 
 
-def test_a_table_of_another_tokenizer_is_refused_if_one_is_given(other: Registry, file: Path) -> None:
-    with pytest.raises(UserError, match="its tokenizer is a1b2, the model's is b2c3"):
-        import_table(other, file, fingerprint="b2c3")
-    assert other.tables() == []
-    assert import_table(other, file, fingerprint="a1b2").fingerprint == "a1b2"
-
-
 def test_missing_or_badly_named_files_are_reported(other: Registry, file: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         import_table(other, file.with_name("none.ngt"))
@@ -120,16 +90,6 @@ def test_missing_or_badly_named_files_are_reported(other: Registry, file: Path) 
         import_table(other, bad)
     with pytest.raises(UserError, match="cannot write"):
         export_table(other, import_table(other, bad, "team").name, file.parent / "no" / "such" / "folder")
-
-
-def test_a_broken_table_is_not_exported(registry: Registry, file: Path) -> None:
-    path = registry.find("mine").path
-    data = bytearray(path.read_bytes())
-    data[-192] ^= 1  # the id of breaks, which means nothing
-    path.write_bytes(data)
-    with pytest.raises(UserError, match="damaged data"):
-        export_table(registry, "mine", file, replace=True)
-    Table.open(file).verify()
 
 
 def test_a_table_of_several_shards_becomes_as_many_files(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import skip_reason, survey
 from ngram_builders.sources.filters import read_source_text
 from ngram_builders.sources.rules.selection import Selection
@@ -98,12 +97,6 @@ def test_a_virtual_environment_is_recognized_under_any_name(tmp_path: Path) -> N
     assert sources(tmp_path) == ["kept.py"]
 
 
-def test_a_skipped_folder_counts_as_one_and_gits_own_not_at_all(tmp_path: Path) -> None:
-    names = ["vendor/lib/1.py", "vendor/2.py", ".git/hook.py", "old/c.py", "a.py", "b.txt"]
-    write_files(tmp_path, {**dict.fromkeys(names, CODE), ".gitignore": "old/\n"})
-    assert survey(tmp_path).count_skipped() == {"vendored": 1, "ignored by .gitignore": 1, "not source code": 2}
-
-
 def test_spdignore_adds_to_gitignore_and_cannot_undo_it(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["a.py", "b.py", "c.py"], CODE))
     write_files(tmp_path, {".gitignore": "a.py\n", ".spdignore": "b.py\n!a.py\n"})
@@ -140,29 +133,6 @@ def test_what_became_no_file_of_source_is_neither_read_nor_waited_for(tmp_path: 
         assert read_source_text(str(tmp_path / name)) == ("", reason)
 
 
-def test_an_unreadable_folder_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_files(tmp_path, {"a.py": CODE, "locked/b.py": CODE})
-    scandir = os.scandir
-
-    def refuse(folder: str) -> object:
-        if folder.endswith("locked"):
-            raise PermissionError
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert survey(tmp_path).skipped == {str(tmp_path.resolve() / "locked"): "unreadable"}
-    assert sources(tmp_path) == ["a.py"]
-
-
-def test_overlapping_roots_in_any_order_give_each_file_once(tmp_path: Path) -> None:
-    write_files(tmp_path, dict.fromkeys(["one/a.py", "one/vendor/lib/b.py", "two/c.py"], CODE))
-    roots = [tmp_path / "two", tmp_path / "one", tmp_path / "one" / "vendor" / "lib"]
-    surveyed = survey(*roots)
-    assert surveyed == survey(*reversed(roots))
-    assert [Path(file.path).name for file in surveyed.files] == ["a.py", "b.py", "c.py"]
-    assert surveyed.count_skipped() == {"vendored": 1}
-
-
 def test_a_language_includes_related_ones(tmp_path: Path) -> None:
     write_files(tmp_path, dict.fromkeys(["a.ts", "b.js", "c.py", "d.md"], CODE))
     surveyed = survey(tmp_path, selection=Selection("typescript"))
@@ -177,19 +147,3 @@ def test_data_counts_only_if_it_is_asked_for(tmp_path: Path) -> None:
         assert [Path(file.path).name for file in found] == names
     assert skip_reason(tmp_path / "b.yaml", tmp_path) == "not source code"
     assert skip_reason(tmp_path / "b.yaml", tmp_path, Selection("yaml")) is None
-
-
-def test_a_root_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.py": CODE})
-    with pytest.raises(UserError, match="is a file, not a folder"):
-        survey(tmp_path / "a.py")
-    with pytest.raises(UserError, match="does not exist"):
-        survey(tmp_path / "missing")
-
-
-def test_only_files_of_the_repository_can_be_explained(tmp_path: Path) -> None:
-    write_files(tmp_path, {"repo/a.py": CODE, "b.py": CODE})
-    with pytest.raises(UserError, match="name a file of that repository"):
-        skip_reason(tmp_path / "b.py", tmp_path / "repo")
-    with pytest.raises(UserError, match="no such file"):
-        skip_reason(tmp_path / "repo" / "missing.py", tmp_path / "repo")

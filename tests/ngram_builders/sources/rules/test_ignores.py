@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.sources.discovery import explain_skipped, skip_reason, survey
+from ngram_builders.sources.discovery import explain_skipped, survey
 from tests.ngram_builders.sources.test_discovery import write_files
 from tests.ngram_builders.sources.test_git_repository import CODE, git, sources
 
@@ -85,13 +85,6 @@ def test_the_rule_that_skips_a_file_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_damaged_git_file_is_harmless(tmp_path: Path) -> None:
-    write_files(
-        tmp_path, {"part/.git": "", "part/a.py": CODE, "other/.git": "gitdir: nowhere", "other/b.py": CODE}
-    )
-    assert sources(tmp_path) == ["other/b.py", "part/a.py"]
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
 def test_rules_match_names_that_are_not_utf8(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
@@ -116,20 +109,3 @@ def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe" / ".git")
     (tmp_path / "device" / ".git").symlink_to("/dev/zero")
     assert sources(tmp_path) == ["a.py", "device/a.py", "link/a.py", "pipe/a.py"]
-
-
-def test_only_the_beginning_of_a_huge_ignore_file_is_read(tmp_path: Path) -> None:
-    write_files(tmp_path, {"a.py": CODE, "b.py": CODE, ".gitignore": "b.py\n"})
-    os.truncate(tmp_path / ".gitignore", 10 << 30)  # takes no space on the disk
-    assert sources(tmp_path) == ["a.py"]
-
-
-def test_of_more_ignore_files_than_anybody_writes_the_innermost_count(tmp_path: Path) -> None:
-    """Each of them is asked for each path."""
-    folder = tmp_path
-    for number in range(40):
-        write_files(folder, {".gitignore": f"old{number}.py\n", "a.py": CODE})
-        folder = folder / "d"
-    write_files(folder.parent, {"old0.py": CODE, "old20.py": CODE})
-    assert len(sources(tmp_path)) == 41
-    assert skip_reason(folder.parent / "old20.py", tmp_path) == "ignored by .gitignore"

@@ -77,10 +77,3 @@ def test_the_user_outweighs_attributes(root: Path) -> None:
 def test_what_is_no_pattern_is_refused(root: Path, glob: str) -> None:
     with pytest.raises(UserError, match=r"is no pattern of \.gitignore; name files or folders"):
         survey(root, selection=Selection(include=(glob,)))
-
-
-def test_a_selection_is_what_a_recipe_records() -> None:
-    selection = Selection("c", ("deps/", "a b"), ("*.sql",))
-    assert Selection.of({**selection.as_recipe(), "orders": [2]}) == selection
-    assert selection.as_options() == ["--language c", "--include deps/", "--include 'a b'", "--exclude '*.sql'"]
-    assert Selection().as_recipe() == {"language": None}

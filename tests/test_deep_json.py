@@ -18,7 +18,7 @@ from spd_lsp.models.checkpoint.hub import vocabulary_size
 from spd_lsp.models.checkpoint.limits import memory_needed
 from tests.conftest import STARTER_FILES
 from tests.lsp.lsp_client import at
-from tests.lsp.test_server_process import SERVE, process
+from tests.lsp.test_server_process import process
 
 DEEP = 100_000
 
@@ -35,7 +35,10 @@ def frame(body: str) -> bytes:
 @pytest.mark.parametrize("depth", [300, 900, DEEP])
 async def test_a_deep_message_is_survived_and_answered_if_readable(tmp_path: Path, depth: int) -> None:
     deep = nested(depth)
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
+    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (
+        child,
+        editor,
+    ):
         first = '{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"processId":null,"rootUri":null,'
         editor.writer.write(frame(first + f'"capabilities":{{}},"initializationOptions":{{"drafts":{deep}}}}}}}'))
         changed = '{"jsonrpc":"2.0","method":"workspace/didChangeConfiguration","params":{"settings":{"spd-lsp":'

@@ -12,11 +12,9 @@ import pytest
 from tests.lsp.transport.listeners import ROOT, isolated_environment
 from tests.processes import TIMEOUT
 
-SESSIONS = 12
-
 # Editors come and go one after another; printed is what is then still held, before and after a collection.
 ONE_AFTER_ANOTHER = """
-import asyncio, gc, json, os, socket, sys
+import asyncio, gc, json, socket, sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -30,9 +28,6 @@ from tests.lsp.lsp_client import Editor
 CODE = Path(create_server.__code__.co_filename).read_text() + "\\nimport argparse\\nparser = argparse."
 LINE = CODE.count("\\n")
 SCHEME = "file" + "://"
-
-def memory():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 def held():
     found = Counter(type(one).__name__ for one in gc.get_objects())
@@ -68,23 +63,20 @@ async def serve_one(make):
 async def main():
     gc.disable()  # what is counted at once is to be freed by those who let go of it
     load = partial(load_completer, open_model=SharedModel(open_model).seat)
-    make = partial(create_server, load, Settings(data_dir=sys.argv[2]))
-    sizes = []
-    for number in range(int(sys.argv[1])):
+    make = partial(create_server, load, Settings(data_dir=sys.argv[1]))
+    for number in range(3):
         await serve_one(make)
-        sizes.append(memory())
     at_once = await held_after_waiting(["Completer"], lambda: None)
     collected = await held_after_waiting(held(), gc.collect)
-    print(json.dumps({"sizes": sizes, "at_once": at_once, "collected": collected}))
+    print(json.dumps({"at_once": at_once, "collected": collected}))
 
 asyncio.run(main())
 """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs a system that tells a process's memory")
-def test_consecutive_sessions_leak_neither_objects_nor_memory(tmp_path: Path):
-    command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(SESSIONS), str(tmp_path / "data")]
+def test_consecutive_sessions_leak_no_objects(tmp_path: Path):
+    command = [sys.executable, "-c", ONE_AFTER_ANOTHER, str(tmp_path / "data")]
     environment = isolated_environment(tmp_path)
     done = subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=6 * TIMEOUT
@@ -93,5 +85,3 @@ def test_consecutive_sessions_leak_neither_objects_nor_memory(tmp_path: Path):
     found = json.loads(done.stdout)
     assert not any(found["collected"].values()), found
     assert not found["at_once"]["Completer"], "which holds the model's memory, and does not wait for a collection"
-    grown = (found["sizes"][-1] - found["sizes"][3]) / (SESSIONS - 4)
-    assert grown < 8, f"MB a session, even without a collection: {found['sizes']}"

@@ -107,16 +107,6 @@ def test_what_is_asked_elsewhere_or_inside_a_word_is_asked_by_hand(before, at, t
     assert doc.is_requested_by_typing(asked) == asks
 
 
-def test_of_several_changes_each_may_be_where_someone_types():
-    """As with several cursors, or where an editor writes the end tag as well."""
-    doc = document("a\nb\n")
-    for line in (1, 0):
-        here = types.Position(line, 1)
-        change = types.TextDocumentContentChangePartial(types.Range(here, here), "c")
-        doc.apply_change(change, is_further=line == 0)
-    assert doc.is_requested_by_typing(5)
-
-
 def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_the_cursor_behind_what_it_wrote():
     """VS Code's Enter in a line of blanks."""
     doc = document("if x:\n    ")
@@ -126,14 +116,6 @@ def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_
     doc.apply_change(types.TextDocumentContentChangePartial(blanks, ""), is_further=True)
     assert doc.source == "if x:\n\n    "
     assert not doc.shrank and doc.edited_at == len(doc.source)
-
-
-def test_the_cursor_is_most_likely_between_the_two_of_a_pair():
-    doc = document("f")
-    doc.apply_change(
-        types.TextDocumentContentChangePartial(types.Range(types.Position(0, 1), types.Position(0, 1)), "()")
-    )
-    assert doc.edited_at == 2
 
 
 def test_the_line_before_the_cursor_starts_behind_the_last_line_end():

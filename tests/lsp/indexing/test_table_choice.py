@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import MENU, TIMEOUT, Editor, at, session
+from tests.lsp.lsp_client import MENU, Editor, at, session
 
 pytestmark = pytest.mark.slow  # loads the model and builds tables
 SOURCE = "def total(prices):\n    return sum(prices)\n"
@@ -53,24 +52,6 @@ async def test_the_status_tells_of_a_document(editor: Editor, tmp_path: Path):
     assert await about(file) == ("", False)
     for params in ([], {"textDocument": []}, {"textDocument": {"uri": 3}}):
         assert "documentReason" not in await editor.request("spd-lsp/status", params)
-
-
-async def test_the_status_names_model_and_tables(editor: Editor, tmp_path: Path):
-    file = tmp_path / "shop" / "total.py"
-    status = await editor.status()
-    assert (status["model"], status["tables"]) == ("starter", [])
-    editor.open(SOURCE + "print(total(", uri=file.as_uri())
-    await asyncio.wait_for(_until_served(editor, file, ["shop"]), TIMEOUT)
-    assert (await editor.status())["tables"] == [], "that of the last completion"
-    await editor.request("textDocument/completion", at(2, 12, uri=file.as_uri()))
-    # Its text may have been counted among the open files of no table before that table was open.
-    assert (await editor.status())["tables"][:1] == ["shop"]
-
-
-async def _until_served(editor: Editor, file: Path, names: list[str]) -> None:
-    params = {"textDocument": {"uri": file.as_uri()}}
-    while (await editor.request("spd-lsp/status", params))["tables"] != names:
-        await asyncio.sleep(0.01)
 
 
 async def test_tables_that_another_process_chose_serve_the_next_completion(editor: Editor, tmp_path: Path):

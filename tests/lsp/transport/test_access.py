@@ -107,39 +107,6 @@ async def test_a_stale_socket_is_replaced_but_not_one_in_use_or_a_file(tmp_path)
     assert file.read_text() == "kept"
 
 
-SERVE = """
-import asyncio, sys
-from pathlib import Path
-from spd_lsp.lsp.transport.access import listen
-async def main():
-    async def serve(reader, writer):
-        writer.close()
-    async with await listen(Path(sys.argv[1]), serve):
-        print("run_listener", flush=True)
-        await asyncio.sleep(60)
-asyncio.run(main())
-"""
-
-
-def test_of_servers_started_at_the_same_time_one_gets_the_socket(tmp_path):
-    tmp_path.chmod(0o700)
-    path = tmp_path / "server.sock"
-    bind(path).close()
-    command = [sys.executable, "-c", SERVE, str(path)]
-    pipe = subprocess.PIPE
-    started = [
-        subprocess.Popen(command, env=isolated_environment(tmp_path), stdout=pipe, stderr=pipe, text=True)
-        for _ in range(4)
-    ]
-    failed = [process.stderr for process in started if process.stdout and not process.stdout.readline()]
-    connect_to_socket(path).close()
-    assert len(failed) == 3
-    assert all("another server listens" in stream.read() for stream in failed if stream)
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
 @as_root
 def test_an_editor_refuses_another_users_socket(public_folder: Path):
     theirs = public_folder / "theirs"
@@ -154,12 +121,6 @@ def test_an_editor_refuses_another_users_socket(public_folder: Path):
     bind(public_folder / "own.sock").close()
     with pytest.raises(UserError, match="a folder that only you can write to"):
         connect_to_socket(public_folder / "own.sock")
-
-
-def test_a_socket_is_named_from_anywhere(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert socket_path("~/my.sock") == socket_path("my.sock") == tmp_path / "my.sock"
 
 
 def test_without_unix_sockets_the_way_through_ssh_is_named(monkeypatch):

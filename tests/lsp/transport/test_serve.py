@@ -93,52 +93,6 @@ async def test_odd_input_ends_its_own_session_alone(server, sent: bytes):
     assert not any("xxxx" in line for line in server.log), "the input is not quoted"
 
 
-# A server on a socket whose completer never returns.
-ENDLESS = """
-import sys
-from pathlib import Path
-from spd_lsp.lsp import server
-from spd_lsp.lsp.transport import serve
-from tests.lsp.lsp_client import FakeCompleter
-
-make = lambda: server.create_server(lambda settings, report: FakeCompleter(steps=10**9))
-serve.serve_many(Path(sys.argv[1]), serve.Sessions(make), lambda: None)
-"""
-
-
-async def test_an_editor_that_vanishes_with_many_requests_open_leaves_no_error(tmp_path):
-    pipe = asyncio.subprocess.PIPE
-    path = tmp_path / "private" / "server.sock"
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ENDLESS, path, stderr=pipe, env=isolated_environment(tmp_path)
-    )
-
-    async def editor() -> Editor:
-        deadline = asyncio.get_running_loop().time() + TIMEOUT
-        while not path.exists():
-            assert asyncio.get_running_loop().time() < deadline
-            await asyncio.sleep(0.05)
-        editor = Editor(*await asyncio.open_unix_connection(path))
-        await editor.start_and_load()
-        return editor
-
-    vanishes = await editor()
-    for n in range(20):
-        uri = f"file:///{n}.py"
-        vanishes.open(CODE, uri)
-        vanishes.send_request(COMPLETION, at(2, 18, kind=None, uri=uri))
-    await vanishes.status()
-    vanishes.listening.cancel()
-    vanishes.writer.transport.abort()
-    other = await editor()
-    await other.status()
-    other.listening.cancel()
-    other.writer.close()
-    child.kill()
-    _, errors = await child.communicate()
-    assert errors.decode() == ""
-
-
 async def test_a_remote_editor_cannot_choose_the_model_or_a_folder(server):
     async with editor_at(server, model="/no/such/model", dataDir="/no/such/folder") as editor:
         assert (await editor.status())["kind"] == "normal"

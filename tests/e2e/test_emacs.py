@@ -99,41 +99,6 @@ def test_every_mode_has_the_language_id_that_the_server_knows(tmp_path: Path):
     assert re.findall(r"MODE (.*)", output) == expected
 
 
-# Opens a file as M-x lsp does, and completes as C-M-i does.
-DRIVE_LSP_MODE = """
-(package-initialize)
-(require 'lsp-mode)
-(load {configuration!r})
-(setq lsp-auto-guess-root t lsp-enable-file-watchers nil lsp-warn-no-matched-clients nil
-      lsp-enabled-clients '(spd-lsp) lsp-session-file (expand-file-name "session" user-emacs-directory))
-(find-file "app.py")
-(python-mode)
-(lsp)
-(defun offered ()
-  (goto-char (point-max))
-  (let ((at (lsp-completion-at-point)))
-    (length (all-completions "" (nth 2 at)))))
-(let ((end (+ (float-time) 120)) (count 0))
-  (while (and (< (float-time) end) (equal count 0))
-    (accept-process-output nil 0.5)
-    (setq count (condition-case nil (offered) (error 0))))
-  (message "OFFERED %S for %S" count (lsp-buffer-language)))
-(setq lsp-restart 'ignore)
-(lsp-workspace-shutdown (car (lsp-workspaces)))
-"""
-
-
-def test_lsp_mode_offers_drafts(tmp_path: Path):
-    has_lsp_mode = '(package-initialize) (message "HAS %S" (require \'lsp-mode nil t))'
-    if "HAS lsp-mode" not in run_emacs(has_lsp_mode, tmp_path, tmp_path):
-        pytest.skip("needs lsp-mode, such as `apt-get install elpa-lsp-mode`")
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    (project / "app.py").write_text("import os\nprint(os.")
-    output = run_emacs(DRIVE_LSP_MODE, project, tmp_path)
-    assert 'OFFERED 3 for "python"' in output, output
-
-
 # Packages that are installed need no `require`.
 GHOST_TEXT = """
 (require 'lsp-mode)

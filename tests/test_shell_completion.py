@@ -47,9 +47,3 @@ def output(*command: str) -> str:
 def test_bash_completes_commands(tmp_path: Path):
     script = script_of("bash", tmp_path)
     assert output("bash", "--norc", "-c", BASH.format(script=script)).split() == ["ngrams"]
-
-
-def test_fish_completes_commands(tmp_path: Path):
-    script = script_of("fish", tmp_path)
-    completed = output("fish", "--no-config", "-c", f'source {script}; complete -C "spd-lsp ngr"')
-    assert completed.startswith("ngrams\t")

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -69,18 +68,6 @@ def imported_modules(source: str) -> set[str]:
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     modules = {node.module for node in nodes if node.module}
     return {module for module in modules if module.split(".")[0] in ("spd_lsp", "ngram_builders")}
-
-
-def test_a_source_archive_needs_no_compiler(tmp_path):
-    """A wheel of it is the one that the sources give, where no program can be found."""
-    path, _ = build("sdist", tmp_path / "sdist")
-    with tarfile.open(path) as archive:
-        names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    assert {"pyproject.toml", "ngram_builders/index/suffix_array.py"} <= names
-    sources = [name for name in names if name.startswith(("spd_lsp/", "ngram_builders/"))]
-    assert not [name for name in sources if name.endswith((".c", ".h", ".cpp", ".pyx", ".rs"))]
-    wheel, _ = build("wheel", tmp_path / "wheel", PATH=str(tmp_path))
-    assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_torch_is_only_installed_by_those_who_ask_for_it(wheel):

@@ -134,13 +134,6 @@ def test_the_server_of_the_earlier_version_is_used_until_the_new_one_is_there(ho
     assert [path.name for path in home.storage.iterdir()] == ["server-2.0"]
 
 
-def test_a_failed_installation_leaves_nothing(home: Home):
-    home.broken.touch()
-    location, is_outdated, error = home.run("install")
-    assert "spd-lsp was not installed: ERROR: no network" in error and not is_outdated
-    assert location.endswith("unfinished") and list(home.storage.iterdir()) == []
-
-
 def test_no_python_of_a_folder_is_run_even_if_it_was_opened_later(home: Home, tmp_path: Path):
     folder = tmp_path / "project"
     folder.mkdir()

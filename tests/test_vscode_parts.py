@@ -66,41 +66,6 @@ def test_the_status_bar_asks_again_after_a_request_that_failed(tmp_path: Path):
     assert shown == ["$(warning) spd", "$(list-selection) spd"]
 
 
-LARGER_VSCODE = """
-exports.said = [];
-exports.window = { showInformationMessage: async (text, button) => (exports.said.push(text), button) };
-"""
-LARGER = """
-const { said } = require("vscode");
-const { LargerModel } = require(sources + "/larger_model.js");
-const kept = {};
-const memory = { get: (name) => kept[name], update: async (name, value) => (kept[name] = value) };
-(async () => {
-  let chosen = 0;
-  for (const start of [1, 2]) {
-    const larger = new LargerModel(memory, () => chosen++);
-    for (let number = 0; number < 50; number++) {
-      const one = { model: values[0], lastPasses: 9, lastMilliseconds: values[1] + (number % 3) };
-      await larger.note(one);
-      await larger.note(one); // asked twice while nothing happened
-    }
-  }
-  console.log(JSON.stringify([said, chosen]));
-})();
-"""
-
-
-@pytest.mark.parametrize(
-    ("model", "milliseconds", "is_told"), [("starter", 120, True), ("starter", 400, False), ("none", 9, False)]
-)
-def test_a_larger_model_is_named_once_where_it_is_quick_enough(
-    tmp_path: Path, model: str, milliseconds: int, is_told: bool
-):
-    said, chosen = run_node(tmp_path, LARGER, model, milliseconds, modules={"vscode": LARGER_VSCODE})
-    assert len(said) == chosen == is_told
-    assert not said or "in about 0.3 s each" in said[0]
-
-
 SETTINGS_VSCODE = """
 const user = JSON.parse(process.argv[2])[0];
 exports.workspace = { getConfiguration: () => ({ inspect: (key) => ({ globalValue: user[key] }) }) };

@@ -131,24 +131,6 @@ def test_lsp_mode_shows_ghost_text_and_tab_accepts_it(tmp_path: Path, monkeypatc
         wait_until("it is counted", lambda: not editor.evaluates(ASKS.format(key="usage"), '""'))
 
 
-# The address of the sources is only known where the package is published. Its warnings are of packages that need
-# what ours only serves.
-LINT = """
-(require 'package-lint)
-(setq byte-compile-error-on-warn t byte-compile-dest-file-function (lambda (_) (expand-file-name "x.elc" "~")))
-(find-file {configuration!r})
-(dolist (it (package-lint-buffer))
-  (when (and (eq (nth 2 it) 'error) (not (string-search "Homepage or URL" (nth 3 it)))) (message "FOUND %S" it)))
-(message "COMPILED %S" (byte-compile-file buffer-file-name))
-"""
-
-
-@pytest.mark.skipif(not NEWER.is_dir(), reason=f"needs package-lint; {HOW}")
-def test_package_lint_and_the_compiler_find_nothing(tmp_path: Path):
-    output = run_emacs(newer_packages() + LINT, tmp_path, tmp_path)
-    assert "COMPILED t" in output and "FOUND" not in output, output
-
-
 def test_with_the_recipe_of_the_readme_enter_starts_a_new_line_while_a_menu_is_open(tmp_path: Path):
     """And Tab accepts. Of Emacs's menus, company is tried where it is installed."""
     if reason := missing("company"):

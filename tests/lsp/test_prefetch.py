@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spd_lsp.completion.loading import load_completer
-from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
 from spd_lsp.lsp import session
-from spd_lsp.lsp.worker import CancellationToken, Worker
-from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
@@ -98,44 +92,6 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
         assert completer.answered == 1
         completer.turns.release(9 * completer.steps)
         assert texts(await result(reply))
-
-
-SOURCE = """\
-def first(frobnicator):
-    return frobnicator.quench_all(depth=4)
-
-
-def second(frobnicator):
-    ret"""
-
-
-@pytest.mark.slow
-async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_no_trace(tmp_path: Path):
-    """In the index, in which the text that may be accepted is counted only while it is completed."""
-
-    def loaded() -> Worker:
-        return Worker(load_completer(Settings(data_dir=str(tmp_path)), lambda text: None))
-
-    def drafts(result: CompletionResult | None) -> list[tuple[str, float]]:
-        assert result is not None and result.completions
-        return [(draft.text, round(draft.probability, 6)) for draft in result.completions]
-
-    one, other = loaded(), loaded()
-    asked = CompletionRequest(SOURCE, len(SOURCE), "python", None, "file:///a.py", explicit=True)
-    elsewhere = CompletionRequest("frobnicator.quench", 18, "python", None, "file:///b.py", explicit=True)
-    result = one.complete(asked, CancellationToken())
-    assert drafts(other.complete(asked, CancellationToken())) == drafts(result)
-    assert result is not None
-    following = replace(after_accepting(asked, result.completions[0]), explicit=True)
-    ahead = one.complete_ahead(asked, following, CancellationToken())
-    assert drafts(ahead) == drafts(other.complete(following, CancellationToken()))
-    another = loaded()
-    another.complete(asked, CancellationToken())
-    assert drafts(one.complete(elsewhere, CancellationToken())) == drafts(
-        another.complete(elsewhere, CancellationToken())
-    )
-    for worker in (one, other, another):
-        worker.close()
 
 
 def cursor(line: object, character: object, uri: str = "file:///code/app.py") -> dict[str, Any]:

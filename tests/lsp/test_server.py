@@ -110,22 +110,6 @@ async def test_what_is_left_of_the_first_draft_does_not_wait_for_a_slow_model_wh
         fake.turns.release(9)
 
 
-async def test_the_status_says_how_long_the_model_takes_if_nobody_waited_for_it():
-    fake = FakeCompleter(held=True, seconds=1.2)
-    async with editing(fake) as editor:
-        fake.turns.release(3)
-        await editor.request(COMPLETION, at(0, 4, 1))
-        editor.send(edit("y", 0, 4, 4))
-        msg_id, reply = editor.send_request(COMPLETION, at(0, 5, 3))
-        await until(lambda: fake.steps_taken == 4)
-        editor.notify("$/cancelRequest", {"id": msg_id})
-        with pytest.raises(RpcError):
-            await result(reply)
-        reason = (await editor.status())["reason"]
-        assert reason == "the model takes 1.2 s for a completion, and typing went on before that"
-        fake.turns.release(9)
-
-
 async def test_a_late_answer_that_does_not_fit_is_not_shown():
     fake = FakeCompleter("one", "two", held=True, steps=1)
     async with editing(fake) as editor:

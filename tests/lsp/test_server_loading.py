@@ -67,17 +67,6 @@ def test_ngrams_and_copies_stand_in_for_models_that_take_long_to_load(tmp_path: 
     assert "m(values)" in [completion.text for completion in found.completions]
 
 
-async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.session.MAX_WAIT_FOR_MODEL", 0.01)
-    gate, load = gated(FakeCompleter())
-    async with session(load) as editor:
-        await editor.start()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
-        assert (await editor.status())["reason"] == "the model is loading"
-        gate.set()
-
-
 @pytest.mark.parametrize(
     ("error", "told"),
     [

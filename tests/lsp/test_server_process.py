@@ -13,11 +13,7 @@ from typing import Any
 
 import pytest
 
-from ngram_builders.registry.registry import Registry
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER, STARTER_FILE
-from tests.lsp.lsp_client import Editor, at, until
-from tests.ngram_builders.small_tables import write_texts
+from tests.lsp.lsp_client import Editor, at
 from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
@@ -155,48 +151,6 @@ async def test_the_server_exits_with_its_editor_while_its_input_is_still_open():
         assert await end(child) == 1
         assert child.stderr
         assert "has ended" in (await child.stderr.read()).decode()
-
-
-@pytest.mark.slow
-async def test_a_broken_file_as_the_model_is_named_once_and_the_bundled_model_goes_on(tmp_path: Path):
-    whole = STARTER_FILE.read_bytes()
-    broken = {"no-model.gguf": b"GGUF" + bytes(1000), "cut-short.gguf": whole[: len(whole) // 2]}
-    async with serving(tmp_path) as (child, editor):
-        editor.open("import os\n\nprint(os.")
-        before = await editor.request(COMPLETION, at(2, 9))
-        for number, (name, content) in enumerate(broken.items(), 1):
-            (tmp_path / name).write_bytes(content)
-            editor.notify("spd-lsp/options", {"model": str(tmp_path / name)})
-            assert await editor.request(COMPLETION, at(2, 9)) == before
-            await until(lambda number=number: len(editor.received("window/showMessage")) == number)
-            assert await editor.request(COMPLETION, at(2, 9)) == before
-            told = editor.received("window/showMessage")[-1]["message"]
-            assert str(tmp_path / name) in told and told.endswith("; meanwhile completing with starter")
-            assert (await editor.status())["model"] == "starter"
-        assert before["items"] and child.returncode is None
-
-
-@pytest.mark.slow
-async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(tmp_path: Path):
-    """As a sync tool does with the file of a table that serves."""
-    tokens, registry = ModelTokenizer(STARTER), Registry(tmp_path)
-    ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
-
-    def write(path: Path) -> None:
-        return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
-
-    table = registry.install("team", [write]).path
-    registry.assign_language("python", [("team", 0.3)])
-    async with serving(tmp_path) as (child, editor):
-        editor.open("import os\n\nprint(os.\nself._loop = self._")
-        before = await editor.request(COMPLETION, at(2, 9, 1))
-        os.truncate(table, 4096)
-        assert before["items"] and await editor.request(COMPLETION, at(2, 9, 1)) == before
-        registry.assign_language("python", [("team", 0.2)])  # so the server looks at the tables again
-        assert (await editor.request(COMPLETION, at(3, 19, 1)))["items"]
-        warning = f"cannot use n-gram table {table}: it has 4,096 bytes instead of"
-        await until(lambda: warning in str(editor.messages))
-        assert child.returncode is None
 
 
 SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'

@@ -91,11 +91,6 @@ def test_what_is_not_toml_is_named_by_its_line(file: Path, content: bytes, found
     assert found in problems[0]
 
 
-def test_a_file_that_cannot_be_read_is_named(file: Path):
-    file.mkdir()
-    assert read_config() == ({}, [f"cannot read {file}: Is a directory; make it readable, or delete it"])
-
-
 def test_flags_override_the_environment_which_overrides_the_file(file: Path, program: Path):
     file.write_text("model = 'none'\ndrafts = 1\n")
     by_file = completed(program)

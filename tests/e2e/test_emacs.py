@@ -84,21 +84,6 @@ def test_a_project_can_neither_replace_the_server_nor_choose_its_tables(tmp_path
     assert set(trap.sprung) <= {"program git"}, "Emacs itself runs git"
 
 
-LANGUAGES = """
-(package-initialize)
-(load {configuration!r})
-(require 'eglot)
-(dolist (mode '(python-mode python-ts-mode js-ts-mode tsx-ts-mode c++-ts-mode bash-ts-mode sh-mode))
-  (message "MODE %s" (seq-find #'stringp (flatten-tree (eglot--lookup-mode mode)))))
-"""
-
-
-def test_every_mode_has_the_language_id_that_the_server_knows(tmp_path: Path):
-    output = run_emacs(LANGUAGES, tmp_path, tmp_path)
-    expected = ["python", "python", "javascript", "typescriptreact", "cpp", "shellscript", "shellscript"]
-    assert re.findall(r"MODE (.*)", output) == expected
-
-
 # Packages that are installed need no `require`.
 GHOST_TEXT = """
 (require 'lsp-mode)

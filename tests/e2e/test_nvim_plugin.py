@@ -189,19 +189,6 @@ def test_lazy_nvim_finds_all_parts_in_the_clone(open_neovim: Open):
     assert "the model is ready (normal)" in text(editor)
 
 
-def test_a_folder_is_indexed_on_request(open_neovim: Open, tmp_path: Path):
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "reader.py").write_text(SOURCE)
-    editor = open_neovim()
-    editor.lua(
-        "messages = '' vim.lsp.handlers['window/showMessage'] = function(_, it)\n"
-        "messages = messages .. it.message end"
-    )
-    editor("command", f"SpdBuild {project}/")
-    wait_until("the server tells", lambda: "indexed project (1 file)" in editor.lua("return messages"))
-
-
 def test_a_server_that_crashes_is_started_again(open_neovim: Open, tmp_path: Path):
     editor = open_neovim()
     for crashes in (1, 2):

@@ -23,11 +23,6 @@ from tests.processes import wait_until
 
 ABOVE = "import argparse\n\n"
 ASKED = {"input_prefix": ABOVE, "prompt": "parser = argparse.", "input_suffix": "\n", "path": "app.py"}
-MAIN = """def main():
-    parser = argparse.ArgumentParser()
-    args = parser.parse_args()
-    print(args)
-"""
 LEDGER = "ledger.fetch_undisclosed(account)\n"
 
 
@@ -243,25 +238,6 @@ def test_no_token_is_written_where_none_is_wanted_and_a_prompt_is_echoed(server:
     assert server.metric("spd_lsp_forward_passes_total") == passes
     text = server.post("/v1/completions", **asked, echo=True)["choices"][0]["text"]
     assert text.startswith(f"{prompt}ArgumentParser(")
-
-
-def test_zed_s_open_ai_compatible_api_gets_a_text_for_the_request_that_it_writes(server: HttpServer):
-    """`fim.rs` and `open_ai_compatible.rs` in `crates/edit_prediction` of zed-industries/zed, read in August 2026.
-
-    It names no file, and reads every field of the answer with a type: an absent one would be an error.
-    """
-    before, after = ABOVE + MAIN.partition("ArgumentParser")[0], MAIN.partition("ArgumentParser()")[2]
-    prompt = f"<|fim_prefix|>{before}<|fim_suffix|>{after}<|fim_middle|>"
-    stop = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"]
-    body = {"model": "qwen2.5-coder:3b", "prompt": prompt, "max_tokens": 64, "stop": stop}
-    status, text = server.request("POST", "/v1/completions", json.dumps(body))
-    assert status == 200
-    answer = json.loads(text)
-    types = {"id": str, "object": str, "created": int, "model": str, "choices": list, "usage": dict}
-    assert {name: type(answer[name]) for name in types} == types
-    assert all(type(answer["usage"][f"{what}_tokens"]) is int for what in ("prompt", "completion", "total"))
-    [choice] = answer["choices"]
-    assert choice["text"].startswith("ArgumentParser(") and choice["finish_reason"] in ("stop", "length")
 
 
 def test_curl_reaches_a_unix_socket(tmp_path: Path):

@@ -118,12 +118,6 @@ def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_
     assert not doc.shrank and doc.edited_at == len(doc.source)
 
 
-def test_the_line_before_the_cursor_starts_behind_the_last_line_end():
-    doc = document("a\r\n  b\fc\n")
-    assert doc.cursor_line(7).before == "  b\f"
-    assert doc.cursor_line(3).before == ""
-
-
 def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
     file = tmp_path / "a.py"
     file.write_text("on disk")
@@ -136,12 +130,6 @@ def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
     assert document is not None and document.source == "in the editor"
     workspace.remove_text_document(uri)
     assert not workspace.get_text_document(uri).is_open
-
-
-def test_one_document_may_be_spelled_in_two_ways():
-    workspace = LspWorkspace(None)
-    workspace.put_text_document(types.TextDocumentItem("file:///a%20b/%C3%A9.py", "python", 1, "text"))
-    assert workspace.get_text_document("file:///a b/é.py").is_open
 
 
 def test_only_files_have_a_path():

@@ -8,7 +8,7 @@ import pytest
 
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.settings import Settings
-from tests.lsp.lsp_client import FakeCompleter, at, editing, session, texts
+from tests.lsp.lsp_client import FakeCompleter, at, session, texts
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,3 @@ def test_any_language_can_be_enabled_or_disabled_but_no_file_of_secrets():
     assert exclusion_reason(PurePath("README.md"), none) == ""
     assert exclusion_reason(PurePath("a.py"), python) == "completions are off for python"
     assert exclusion_reason(PurePath(".env"), none) == "this file may hold secrets"
-
-
-async def test_a_language_is_disabled_by_the_name_that_people_write():
-    async with editing(FakeCompleter(), Settings(disabled_languages=("Python",))) as editor:
-        assert (await editor.request("textDocument/completion", at(0, 4)))["items"] == []
-        assert (await editor.status())["reason"] == "completions are off for python"

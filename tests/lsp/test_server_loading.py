@@ -12,7 +12,6 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_stand_in
-from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import TIMEOUT, Editor, FakeCompleter, at, editing, result, session, texts, until
 
@@ -106,25 +105,6 @@ async def test_loading_shows_its_progress():
         assert values[2]["message"] == "loading weights"
         tokens = {params["token"] for params in editor.received("$/progress")}
         assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
-
-
-async def test_the_status_and_without_a_progress_display_the_log_show_how_far_loading_is():
-    release = threading.Event()
-
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        report("downloading a/b: 42%")
-        assert release.wait(20)
-        return FakeCompleter()
-
-    async with session(load) as editor:
-        await editor.start()
-        await says(editor, "downloading a/b: 42%")
-        assert (await editor.status())["kind"] == "loading"
-        assert "spd-lsp: downloading a/b: 42%" in [m["message"] for m in editor.received("window/logMessage")]
-        assert not editor.received("$/progress")
-        release.set()
-        await editor.ready()
-        assert (await editor.status())["message"] == READY
 
 
 class Loads:
@@ -347,3 +327,26 @@ async def test_a_client_that_answers_no_request_still_gets_its_model():
         await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
         await asyncio.wait_for(editor.ready(), TIMEOUT)
         assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
+
+
+async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.session.MAX_WAIT_FOR_MODEL", 0.01)
+    gate, load = gated(FakeCompleter())
+    async with session(load) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
+        assert (await editor.status())["reason"] == "the model is loading"
+        gate.set()
+
+
+async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        editor.unanswered = {"workspace/configuration"}
+        await editor.start_and_load(PULLS)
+        (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
+        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
+        await until(lambda: fake.applied)
+        assert fake.applied == [Settings(drafts=7)]

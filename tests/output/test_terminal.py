@@ -118,15 +118,6 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         assert status["problem"] and not HIDDEN_CHARACTERS.search(status["problem"])
 
 
-def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path), "ngrams", "unuse", "--workspace", "."]
-    folder = tmp_path / f"é{TITLE}"
-    folder.mkdir()
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True).stdout.decode()
-    assert found.startswith(f"{tmp_path}/é\\u001b]0;pwned\\u0007 is served")
-
-
 def test_what_is_said_beside_a_bar_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)

@@ -196,14 +196,6 @@ async def test_a_build_ends_with_the_server(shop: Path, registry: Registry):
             await until(lambda: not index_processes(shop))
 
 
-async def test_the_setting_turns_it_off_and_on(shop: Path, registry: Registry):
-    async with opened(registry, shop, initializationOptions={"indexing": "off"}) as editor:
-        assert progress(editor) == []
-        editor.notify("spd-lsp/options", {"indexing": "folders"})
-        await until(lambda: ended(editor))
-    assert len([report for report in progress(editor) if report["kind"] == "begin"]) == 1
-
-
 async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry: Registry):
     def execute(command: str) -> dict[str, Any]:
         return {"command": command, "arguments": [shop.as_uri()]}
@@ -222,21 +214,6 @@ async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry
     assert [table.name for table in registry.tables()] == ["shop"]
     async with opened(registry, shop) as editor:
         await left_alone(editor, "it has a table")
-
-
-async def test_a_folder_without_source_code_or_that_is_a_home_is_left_alone_in_silence(
-    tmp_path: Path, registry: Registry, shop: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("HOME", str(shop))
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "notes.md").write_text("# Notes\n")
-    (tmp_path / "link").symlink_to(shop, target_is_directory=True)
-    async with opened(registry, tmp_path / "texts", tmp_path / "link", tmp_path / "gone", shop) as editor:
-        await left_alone(editor, "it holds no source code", "it is a home directory")
-        assert progress(editor, "spd-lsp: indexing texts") == []
-        assert await why_not_indexed(editor, tmp_path / "texts" / "a.py") == "it holds no source code"
-        assert "it is a home directory" in await why_not_indexed(editor, shop / "asked.py")
-    assert registry.tables() == []
 
 
 @pytest.fixture

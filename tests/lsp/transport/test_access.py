@@ -84,14 +84,6 @@ async def test_no_socket_is_created_in_a_folder_that_others_may_enter(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@as_root
-async def test_no_socket_is_created_in_a_folder_of_another_user(tmp_path):
-    (tmp_path / "theirs").mkdir(mode=0o700)
-    os.chown(tmp_path / "theirs", OTHER_USER, OTHER_USER)
-    with pytest.raises(UserError, match=f"owned by user {OTHER_USER}"):
-        await listen(tmp_path / "theirs" / "server.sock", hang_up)
-
-
 async def test_a_stale_socket_is_replaced_but_not_one_in_use_or_a_file(tmp_path):
     tmp_path.chmod(0o700)
     path = tmp_path / "server.sock"

@@ -173,4 +173,4 @@ def test_ghost_text_always_has_a_range_and_is_never_blank():
 
 def test_a_line_left_of_the_current_one_ends_a_relative_text():
     assert relative_to("a\n    b\nc", "    ") == "a\nb"
-    assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"
+    assert relative_to("a\n\n    b\n\nc\n    d", "    ") == "a\n\nb"

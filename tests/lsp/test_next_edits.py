@@ -45,7 +45,7 @@ async def test_a_change_made_twice_is_proposed_in_the_lines_below():
     ("settings", "uri", "about"),
     [
         (Settings(next_edits=False), URI, URI),
-        (Settings(disabled_languages=("python",)), URI, URI),
+        (Settings(disabled_languages=("Python",)), URI, URI),
         (Settings(), "file:///code/.env.py", "file:///code/.env.py"),  # may hold secrets
         (Settings(), URI, "file:///code/other.py"),
     ],

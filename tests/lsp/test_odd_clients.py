@@ -17,7 +17,8 @@ _MENU = "textDocument/completion"
 async def _starts(params: Any) -> None:
     async with session(FakeCompleter()) as editor:
         answer = await editor.request("initialize", params)
-        assert answer["capabilities"]["completionProvider"], params
+        assert answer["capabilities"]["completionProvider"]["triggerCharacters"] == ["."], params
+        assert "inlineCompletionProvider" in answer["capabilities"]
         editor.replies["workspace/configuration"] = [None]
         editor.notify("initialized", {})
         await editor.ready()

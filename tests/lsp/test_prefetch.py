@@ -18,14 +18,13 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(session, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
+    monkeypatch.setattr(session, "PREFETCH_DELAY_SECONDS", 0.25)
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
     completer = FakeCompleter()
     async with editing(completer, text="a = 1\nx = \n") as editor:
-        for number, letter in enumerate("abc"):
-            editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
+        editor.send(*(edit(letter, 1, 4 + n, 4 + n, version=2 + n) for n, letter in enumerate("abc")))
         await until(lambda: completer.prefetched)
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
@@ -34,8 +33,10 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
 async def test_a_request_cancels_the_prefetch():
     completer = FakeCompleter()
     async with editing(completer) as editor:
-        editor.send(edit("y", 0, 4, 4))
-        await editor.request(COMPLETION, at(0, 5))
+        reply = editor.expect("soon")
+        request = {"jsonrpc": "2.0", "id": "soon", "method": COMPLETION, "params": at(0, 5)}
+        editor.send(edit("y", 0, 4, 4), request)
+        await result(reply)
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
 
@@ -104,8 +105,8 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
     completer = FakeCompleter()
     async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.open("b = 2\ny = \n", "file:///code/other.py")
-        for line, character, uri in [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]:  # on its way
-            editor.send(cursor(line, character, f"file:///code/{uri}.py"))
+        way = [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]
+        editor.send(*(cursor(line, character, f"file:///code/{uri}.py") for line, character, uri in way))
         await until(lambda: completer.prefetched)
         editor.send(cursor(1, 4, "file:///code/other.py"))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)

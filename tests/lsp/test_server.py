@@ -300,7 +300,7 @@ async def test_nothing_is_offered_while_typing_during_a_snooze_or_on_request_onl
 async def test_completions_wait_until_no_key_came_for_a_while():
     completer = FakeCompleter("one")
     async with editing(completer) as editor:
-        editor.notify("spd-lsp/options", {"delay": 1000})
+        editor.notify("spd-lsp/options", {"delay": 2000})
         _, first = editor.send_request("textDocument/completion", at(0, 4, 3))
         editor.send(edit("y", 0, 4, 4))
         _, second = editor.send_request("textDocument/completion", at(0, 5, 3))

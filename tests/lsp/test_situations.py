@@ -10,6 +10,7 @@ import pytest
 
 from tests.lsp.lsp_client import Editor, at
 from tests.lsp.test_server_process import serving
+from tests.processes import TIMEOUT
 
 CODE = """\
 class Kettle:
@@ -69,6 +70,7 @@ async def test_two_windows_on_a_folder_share_its_table(tmp_path: Path):
         for number, editor in enumerate((one, two)):
             text, uri = "def serve(kettle):\n    kettle.bo", (shop / f"{number}.py").as_uri()
             editor.open(text, uri)
-            while not any(label.startswith("boil_water") for label in await offered(editor, text, uri)):
-                await asyncio.sleep(0.05)  # until the table is built, in one of them
+            async with asyncio.timeout(TIMEOUT):
+                while not any(label.startswith("boil_water") for label in await offered(editor, text, uri)):
+                    await asyncio.sleep(0.05)  # until the table is built, in one of them
     assert len(list(tmp_path.rglob("*.ngt"))) == 1

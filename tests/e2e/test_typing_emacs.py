@@ -34,7 +34,7 @@ def test_the_text_is_what_was_typed(
     file = tmp_path / "project" / "counter.py"
     with emacs(file, "\n".join(configuration)) as editor:
         wait_until("the model is loaded", lambda: editor.evaluates(READY[client], '"normal"'))
-        typed = type_code(editor, CODE)
+        swallowed = type_code(editor, CODE)
         editor.save()
         assert changed_lines(CODE, file.read_text()) == []
-        assert typed.swallowed == []
+        assert swallowed == []

@@ -23,7 +23,7 @@ def test_the_text_is_what_was_typed(second: str, tmp_path: Path, own_folders: No
         editor.open_menu()  # waits for the model to load
         editor.press("Escape", "Escape")
         editor.type("%c")  # replace all
-        typed = type_code(editor, CODE)
+        swallowed = type_code(editor, CODE)
         editor.save()
         assert changed_lines(CODE, file.read_text()) == []
-        assert typed.swallowed == []
+        assert swallowed == []

@@ -25,6 +25,6 @@ def test_the_text_is_what_was_typed(second: str, tmp_path: Path, own_folders: No
     beside = second_server(second) if second else []
     with neovim(NVIM, tmp_path, menu=True, closes=True, second=beside) as nvim:
         nvim("input", "i")
-        typed = type_code(nvim, CODE)
+        swallowed = type_code(nvim, CODE)
         assert changed_lines(CODE, nvim.text) == []
-        assert typed.swallowed == []
+        assert swallowed == []

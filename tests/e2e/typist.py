@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 # Ordinary code: words that begin longer ones before an Enter or a colon, dots, brackets and strings.
@@ -55,21 +54,12 @@ class Keyboard(Protocol):
         """Line and column, from 0, once the editor has handled all keys."""
 
 
-@dataclass
-class Typed:
-    """What became of the keys."""
-
-    swallowed: list[str] = field(default_factory=list)  # the lines after which Enter had to be pressed again
-    keys: int = 0
-
-
-def type_code(keyboard: Keyboard, code: str) -> Typed:
-    """Type a text where the editor adds closing brackets."""
-    typed, pace = Typed(), random.Random(13)
+def type_code(keyboard: Keyboard, code: str) -> list[str]:
+    """Type a text where the editor adds closing brackets; return the lines after which Enter was pressed again."""
+    swallowed, pace = [], random.Random(13)
 
     def after(press: Callable[[str], None], key: str) -> None:
         press(key)
-        typed.keys += 1
         keyboard.wait(pace.uniform(*_PACE))
 
     for line in code.splitlines():
@@ -86,9 +76,9 @@ def type_code(keyboard: Keyboard, code: str) -> Typed:
         row = keyboard.cursor[0]
         after(keyboard.press, "Enter")
         if not _has_left(keyboard, row):
-            typed.swallowed.append(line.strip())
+            swallowed.append(line.strip())
             after(keyboard.press, "Enter")
-    return typed
+    return swallowed
 
 
 def _has_left(keyboard: Keyboard, row: int) -> bool:

@@ -114,7 +114,7 @@ minio js: new Minio.Client({ endPoint: 's3', secretKey: '«words»' })
 rabbit url: amqp://worker:«pw»@rabbit:5672/
 rabbit compose: - RABBITMQ_DEFAULT_PASS=«person»
 kafka jaas: sasl.jaas.config=x.PlainLoginModule required username="app" password="«person»";
-elastic curl: curl -u elastic:«person» http://localhost:9200
+elastic curl: curl -u elastic:«words» http://localhost:9200
 elastic py: Elasticsearch(hosts, basic_auth=("elastic", "«person»"))
 snowflake py: snowflake.connector.connect(user='ETL', password='«person»', account='x')
 dbt profile: pass: "«person»"
@@ -135,7 +135,6 @@ bip seed yaml: seed_phrase: «phrase»
 azure sas: ?sv=2021-06-08&se=2025-01-01&sig=«alnum42»%3D
 cx oracle: cx_Oracle.connect("scott", "«person»", dsn)
 pgpassword: PGPASSWORD=«words» psql -h db -U app
-gorm dsn: dsn := "app:«person»@tcp(db:3306)/x?parseTime=True"
 knex: connection: { host: 'db', user: 'u', password: '«person»' }
 typeorm: "password": "«alnum10»",
 prisma: DATABASE_URL="mysql://u:«person»@localhost:3306/x"
@@ -146,6 +145,8 @@ travis: - secure: "«b64x88»"
 android strings: <string name="api_secret">«alnum20»</string>
 plist: <key>ClientSecret</key>¶<string>«alnum28»</string>
 perl dbi: DBI->connect("dbi:Pg:dbname=x", "app", "«person»");
+wpa: psk="«words»"
+openssl pass: openssl enc -aes-256-cbc -k «words»
 """
 
 

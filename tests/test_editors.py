@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import spd_lsp
 from editors.vscode.settings import OWN, activation_events, configuration, key, properties_of, restricted
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, language_of
@@ -94,14 +92,6 @@ def test_commands_keys_and_links_of_the_manifest_are_registered():
     assert {command["command"] for command in contributes["commands"]} == registered
     assert {binding["command"] for binding in contributes["keybindings"]} <= registered
     assert set(re.findall(r"\(command:([\w.-]+)\)", json.dumps(contributes["walkthroughs"]))) <= registered
-
-
-@pytest.mark.parametrize("file", ["nvim/lsp/spd_lsp.lua", "helix/languages.toml", "emacs/spd-lsp.el"])
-def test_every_editor_starts_the_same_command(file: str):
-    text = (EDITORS / file).read_text(encoding="utf-8")
-    assert '"spd-lsp"' in text and '"serve"' in text
-    options = re.findall(r"drafts\W+(\d+)", text)
-    assert all(problems_of({"drafts": int(number)}) == [] for number in options)
 
 
 def test_every_editor_starts_the_server_for_the_languages_with_a_grammar():

@@ -88,18 +88,3 @@ def test_the_settings_tables_list_every_setting_with_its_default(document: str, 
 @pytest.mark.parametrize("command", sorted(main.commands))
 def test_every_command_is_told_of(command):
     assert f"`spd-lsp {command}" in USING
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_ci_runs_the_commands_under_develop():
-    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    extract = next(line for line in script.splitlines() if line.startswith("commands="))
-    result = subprocess.run(
-        ["bash", "-c", f'{extract}\necho "$commands"'], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert result.stdout.splitlines() == [
-        "python -m pip install --upgrade pip",
-        "pip install -c constraints.txt -e . --group dev",
-        "poe check",
-        "poe check-slow",
-    ]

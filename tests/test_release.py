@@ -31,16 +31,6 @@ def test_the_workflow_is_yaml_and_publishes_only_what_was_built():
         assert "contents" not in {right for right, access in jobs[name]["permissions"].items() if access != "read"}
 
 
-def test_the_wheel_is_built_once_and_tried_on_each_platform():
-    yaml = pytest.importorskip("yaml")
-    jobs = yaml.safe_load(WORKFLOWS["wheel.yml"])["jobs"]
-    assert "strategy" not in jobs["build"] and jobs["try"]["needs"] == "build"
-    systems = {"ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "macos-15-intel", "windows-2025"}
-    assert set(jobs["try"]["strategy"]["matrix"]["system"]) == systems
-    for name in ("check.yml", "release.yml"):
-        assert yaml.safe_load(WORKFLOWS[name])["jobs"]["wheel"]["uses"] == "./.github/workflows/wheel.yml"
-
-
 def test_every_build_tool_has_one_version_and_its_hashes():
     lines = [line for line in HASHED.splitlines() if not line.lstrip().startswith("#")]
     tools = re.split(r"\n(?=\S)", "\n".join(lines))

@@ -74,17 +74,11 @@ async def test_a_background_rebuild_imports_nothing_of_the_opened_folder(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--version"], ["build-ngrams", "."]])
 @pytest.mark.parametrize("command", STARTS)
-def test_a_command_in_an_untrusted_clone_imports_nothing_of_it(
-    tmp_path: Path, command: list[str], arguments: list[str]
-):
-    if "build-ngrams" in arguments:
-        arguments = ["--data-dir", str(tmp_path / "data"), *arguments]
+def test_a_command_in_an_untrusted_clone_imports_nothing_of_it(tmp_path: Path, command: list[str]):
     trap = Trap(tmp_path)
     (trap.folder / "app.py").write_text("answer = 42\n")
-    process = subprocess.run(
-        [*command, *arguments], cwd=trap.folder, env=environment(trap), capture_output=True, text=True
-    )
+    build = [*command, "--data-dir", str(tmp_path / "data"), "build-ngrams", "."]
+    done = subprocess.run(build, cwd=trap.folder, env=environment(trap), capture_output=True, text=True)
     assert trap.sprung == []
-    assert process.returncode == 0, process.stderr
+    assert done.returncode == 0, done.stderr

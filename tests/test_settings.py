@@ -32,24 +32,17 @@ def test_editors_set_what_people_need_in_either_spelling_and_nothing_of_the_deco
         ({"enabled": 1}, "must be true or false, not 1"),
         ({"indexing": "on"}, "must be one of folders, off, not 'on'"),
         ({"drafts": 0}, "must be from 1 to 16, not 0"),
-        ({"ngramWeight": 200}, "'ngramWeight' must be from 0.0 to 100.0, not 200"),
         ({"disabledLanguages": "python"}, "must be a list of strings"),
-        ({"colour": "red"}, "unknown setting 'colour' ignored"),
         ({"draft": 5}, "unknown setting 'draft' ignored; did you mean 'drafts'?"),
         ({"device": "meta"}, "must be auto, cpu, mps, cuda or cuda:N, not 'meta'"),
         (
             {"model": "mine"},
             "must be `starter`, `none`, the full path of a folder or GGUF file, a",
         ),
-        ({"model": "./mine"}, "the full path of a folder"),
         ({"model": "a/b/c"}, "a Hugging Face id"),
         ({"model": "http://me:secret@gpu"}, "an address such as http://127.0.0.1:8080"),
-        ({"model": ""}, "must be `starter`"),
         ({"dataDir": "tables"}, "must be the full path of a folder, not 'tables'"),
-        ({"dataDir": __file__}, "must be the full path of a folder"),
-        ({"dataDir": "/a\0b"}, "must be the full path of a folder"),
         ({"ngramWeight": float("nan")}, "must be from 0.0 to 100.0"),
-        ([1], "must be an object, not list"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_default_kept(options, problem):
@@ -73,11 +66,5 @@ def test_a_home_is_written_out_wherever_the_path_comes_from(monkeypatch, tmp_pat
     assert dataclasses.replace(Settings(), data_dir="~").data_dir == str(tmp_path)
 
 
-@pytest.mark.parametrize("device", ["auto", "cuda:11", "mps"])
-def test_every_device_that_there_can_be_is_taken(device):
-    assert parse_options({"device": device}) == (Settings(device=device), [])
-
-
-@pytest.mark.parametrize("path", ["~nobody-of-that-name/m", "there/~/m", "starter", ""])
-def test_a_path_without_a_known_home_stays_as_it_is(path):
-    assert Settings(model=path).model == path
+def test_a_gpu_is_chosen_by_its_number():
+    assert parse_options({"device": "cuda:11"}) == (Settings(device="cuda:11"), [])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import TIMEOUT, is_alive, wait_until
+from tests.processes import TIMEOUT
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("node") is None, reason="needs node on PATH"),
@@ -121,17 +121,6 @@ def test_torch_is_only_installed_for_a_model_that_needs_it(home: Home):
     assert "spd_lsp.tar.gz[models]\n" in home.calls.read_text()
 
 
-def test_a_window_that_was_killed_while_it_installed_blocks_no_other(home: Home):
-    window = home.start("install")
-    wait_until("it installs", lambda: home.calls.exists() and "pip install" in home.calls.read_text())
-    window.kill()
-    window.communicate()
-    wait_until("it has ended", lambda: not is_alive(window.pid))
-    assert (home.storage / "installing").exists()
-    assert home.run("state")[0].endswith("unfinished")
-    assert home.run("install") == (home.environment("2.0"), False, "")
-
-
 def test_the_server_of_the_earlier_version_is_used_until_the_new_one_is_there(home: Home):
     home.run("install", "1.0")
     assert home.run("state") == (home.environment("1.0"), True, "")
@@ -143,13 +132,6 @@ def test_the_server_of_the_earlier_version_is_used_until_the_new_one_is_there(ho
     assert Path(home.environment("1.0")).exists(), "other windows may still run it"
     home.run("remove")
     assert [path.name for path in home.storage.iterdir()] == ["server-2.0"]
-
-
-def test_a_failed_installation_leaves_nothing(home: Home):
-    home.broken.touch()
-    location, is_outdated, error = home.run("install")
-    assert "spd-lsp was not installed: ERROR: no network" in error and not is_outdated
-    assert location.endswith("unfinished") and list(home.storage.iterdir()) == []
 
 
 def test_no_python_of_a_folder_is_run_even_if_it_was_opened_later(home: Home, tmp_path: Path):

@@ -66,13 +66,11 @@ def test_a_word_that_hides_a_draft_is_told_once_and_one_click_lists_no_words(tmp
     ("changed", "hides"),
     [
         ({"drafts": []}, False),
-        ({"selected": None}, False),
         ({"drafts": ["xt()", "timeout=5"], "typed": ""}, False),
-        ({"others": [{"kind": 2, "label": "timeout"}]}, True),
         ({"others": [{"kind": 2, "label": {"label": "timeout"}}, {"kind": 0, "label": "text"}]}, True),
         ({"setting": "off"}, True),
     ],
-    ids=["no draft", "no list", "a draft goes on so", "of a server", "beside words", "no words"],
+    ids=["no draft", "a draft goes on so", "beside words", "no words"],
 )
 def test_nothing_is_told_of_where_no_word_hides_a_draft(tmp_path: Path, changed: dict[str, Any], hides: bool):
     told, hidden = run(tmp_path, changed)

@@ -61,8 +61,8 @@ class Helix(Terminal):
 
 
 @contextmanager
-def helix(file: Path, text: str = "", *, closes: bool = True, second: Sequence[str] = ()) -> Iterator[Helix]:
-    """Run Helix on a Python file, perhaps without closing brackets and beside another language server."""
+def helix(file: Path, text: str = "", *, second: Sequence[str] = ()) -> Iterator[Helix]:
+    """Run Helix on a Python file, perhaps beside another language server."""
     recipe = RECIPE.read_text(encoding="utf-8")
     if second:
         recipe = recipe.replace('servers = ["spd-lsp"]', 'servers = ["second", "spd-lsp"]')
@@ -70,7 +70,6 @@ def helix(file: Path, text: str = "", *, closes: bool = True, second: Sequence[s
     configuration = Path(os.environ["XDG_CONFIG_HOME"]) / "helix"
     configuration.mkdir(parents=True)
     (configuration / "languages.toml").write_text(recipe)
-    (configuration / "config.toml").write_text("" if closes else "[editor]\nauto-pairs = false\n")
     file.write_text(text)
     editor = Helix([HELIX, str(file)])
     try:

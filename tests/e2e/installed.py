@@ -9,8 +9,7 @@ from pathlib import Path
 FOLDER = Path(os.environ.get("SPD_LSP_EDITORS", Path.home() / ".cache" / "spd-lsp-editors"))
 HOW = "CONTRIBUTING.md says how to install it"
 
-# Other Python language servers, as people run them beside ours.
-SECOND_SERVERS = {"jedi": ["jedi-language-server"], "basedpyright": ["basedpyright-langserver", "--stdio"]}
+SECOND_SERVERS = {"jedi": ["jedi-language-server"]}  # as people run it beside ours
 
 
 def program(*names: str) -> str:

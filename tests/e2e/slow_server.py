@@ -1,12 +1,11 @@
 """The server with its real model, but with slow forward passes, and a record of its completions.
 
-In: the seconds of a pass, the file of the record and the server's arguments. Out: a line for each completion that
-was not stopped: the text before its cursor, its drafts and its seconds.
+In: the seconds of a pass, the file of the record and the server's arguments. Out: for each completion that was not
+stopped, the line before its cursor.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -28,10 +27,8 @@ def run(pass_seconds: float, record: Path, arguments: list[str]) -> None:
             check()
 
         result = _complete(self, source, cursor, *rest, check=slow_check, **more)
-        drafts = [draft.text for draft in result.completions]
-        line = {"before": source[:cursor], "drafts": drafts, "seconds": result.seconds}
         with record.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(source[:cursor].rpartition("\n")[2] + "\n")
         return result
 
     Completer.complete = complete  # type: ignore[method-assign]

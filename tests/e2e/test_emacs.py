@@ -84,56 +84,6 @@ def test_a_project_can_neither_replace_the_server_nor_choose_its_tables(tmp_path
     assert set(trap.sprung) <= {"program git"}, "Emacs itself runs git"
 
 
-LANGUAGES = """
-(package-initialize)
-(load {configuration!r})
-(require 'eglot)
-(dolist (mode '(python-mode python-ts-mode js-ts-mode tsx-ts-mode c++-ts-mode bash-ts-mode sh-mode))
-  (message "MODE %s" (seq-find #'stringp (flatten-tree (eglot--lookup-mode mode)))))
-"""
-
-
-def test_every_mode_has_the_language_id_that_the_server_knows(tmp_path: Path):
-    output = run_emacs(LANGUAGES, tmp_path, tmp_path)
-    expected = ["python", "python", "javascript", "typescriptreact", "cpp", "shellscript", "shellscript"]
-    assert re.findall(r"MODE (.*)", output) == expected
-
-
-# Opens a file as M-x lsp does, and completes as C-M-i does.
-DRIVE_LSP_MODE = """
-(package-initialize)
-(require 'lsp-mode)
-(load {configuration!r})
-(setq lsp-auto-guess-root t lsp-enable-file-watchers nil lsp-warn-no-matched-clients nil
-      lsp-enabled-clients '(spd-lsp) lsp-session-file (expand-file-name "session" user-emacs-directory))
-(find-file "app.py")
-(python-mode)
-(lsp)
-(defun offered ()
-  (goto-char (point-max))
-  (let ((at (lsp-completion-at-point)))
-    (length (all-completions "" (nth 2 at)))))
-(let ((end (+ (float-time) 120)) (count 0))
-  (while (and (< (float-time) end) (equal count 0))
-    (accept-process-output nil 0.5)
-    (setq count (condition-case nil (offered) (error 0))))
-  (message "OFFERED %S for %S" count (lsp-buffer-language)))
-(setq lsp-restart 'ignore)
-(lsp-workspace-shutdown (car (lsp-workspaces)))
-"""
-
-
-def test_lsp_mode_offers_drafts(tmp_path: Path):
-    has_lsp_mode = '(package-initialize) (message "HAS %S" (require \'lsp-mode nil t))'
-    if "HAS lsp-mode" not in run_emacs(has_lsp_mode, tmp_path, tmp_path):
-        pytest.skip("needs lsp-mode, such as `apt-get install elpa-lsp-mode`")
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    (project / "app.py").write_text("import os\nprint(os.")
-    output = run_emacs(DRIVE_LSP_MODE, project, tmp_path)
-    assert 'OFFERED 3 for "python"' in output, output
-
-
 # Packages that are installed need no `require`.
 GHOST_TEXT = """
 (require 'lsp-mode)
@@ -164,24 +114,6 @@ def test_lsp_mode_shows_ghost_text_and_tab_accepts_it(tmp_path: Path, monkeypatc
         editor.save()
         assert file.read_text() == f"{text}{draft}\n"
         wait_until("it is counted", lambda: not editor.evaluates(ASKS.format(key="usage"), '""'))
-
-
-# The address of the sources is only known where the package is published. Its warnings are of packages that need
-# what ours only serves.
-LINT = """
-(require 'package-lint)
-(setq byte-compile-error-on-warn t byte-compile-dest-file-function (lambda (_) (expand-file-name "x.elc" "~")))
-(find-file {configuration!r})
-(dolist (it (package-lint-buffer))
-  (when (and (eq (nth 2 it) 'error) (not (string-search "Homepage or URL" (nth 3 it)))) (message "FOUND %S" it)))
-(message "COMPILED %S" (byte-compile-file buffer-file-name))
-"""
-
-
-@pytest.mark.skipif(not NEWER.is_dir(), reason=f"needs package-lint; {HOW}")
-def test_package_lint_and_the_compiler_find_nothing(tmp_path: Path):
-    output = run_emacs(newer_packages() + LINT, tmp_path, tmp_path)
-    assert "COMPILED t" in output and "FOUND" not in output, output
 
 
 def test_with_the_recipe_of_the_readme_enter_starts_a_new_line_while_a_menu_is_open(tmp_path: Path):

@@ -44,8 +44,3 @@ def test_a_draft_is_shown_on_request_and_accepted(nvim: Neovim):
     nvim("input", "<C-y>")
     line = wait_until("the line grows", lambda: nvim.last_line != before and nvim.last_line)
     assert line == before + items[0]["word"]
-
-
-def test_the_menu_opens_for_one_who_asks_right_after_typing(nvim: Neovim):
-    nvim("input", "Goos.<C-x><C-o>")
-    wait_until("the menu opens", lambda: nvim.menu)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.installed import HOW
+from tests.e2e.test_vscode import EDITOR_ONLY
 from tests.e2e.vscode import MISSING, ROOT, Window, vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
@@ -44,15 +45,6 @@ from stock import OutOfStock, Warehouse
 
 def reserve(warehouse: Warehouse, product: str, count: int):
     '''
-PLAIN_EDITOR = {
-    "breadcrumbs.enabled": False,
-    "editor.minimap.enabled": False,
-    "editor.scrollBeyondLastLine": False,
-    "editor.wordBasedSuggestions": "off",  # as our extension proposes
-    "window.commandCenter": False,
-    "workbench.activityBar.location": "hidden",
-    "workbench.layoutControl.enabled": False,
-}
 
 
 class Recorder:
@@ -98,7 +90,8 @@ def test_a_recording_shows_drafts_of_the_project(browser: Any, extensions: Path,
     (workspace / "stock.py").write_text(STOCK)
     with vscode(browser, extensions, tmp_path, workspace, trusted=True, SPD_LSP_STARTER="") as open_window_with:
         screen = {"viewport": {"width": 800, "height": 340}, "device_scale_factor": 1.25}
-        window = open_window_with(ORDERS, PLAIN_EDITOR, name="orders.py", **screen)
+        settings = EDITOR_ONLY | {"editor.wordBasedSuggestions": "off"}  # as our extension proposes
+        window = open_window_with(ORDERS, settings, name="orders.py", **screen)
         window.press("Control+b")  # hides the side bar
         window.until("the folder is indexed", lambda: list(tmp_path.glob("home/**/*.ngt")))
         window.command("Notifications: Clear All Notifications")

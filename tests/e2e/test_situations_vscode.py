@@ -1,4 +1,4 @@
-"""What happens to people while they type, in a real VS Code: rename, a notebook, no file.
+"""What happens to people while they type, in a real VS Code: a notebook, no file.
 
 Each situation ends with the beginning of a name, which the server completes. Pictures stay in the test's folder.
 """
@@ -58,16 +58,6 @@ def type_beginning(window: Window, begun: str, rest: str) -> None:
     window.until(f"{rest} is shown", shown)
 
 
-def rename(window: Window) -> None:
-    """Change all occurrences of a method's name at once, as `Change All Occurrences` does."""
-    window.type("\n    kettle.boil_water")
-    window.press("Escape", "Control+F2")
-    for char in "heat_up":
-        window.type(char)
-    window.press("Escape", "Control+End")
-    type_beginning(window, "\n    kettle.he", "at_up")
-
-
 def notebook(window: Window) -> None:
     """Type in the second cell of a notebook."""
     open_file(window, "tea.ipynb")
@@ -99,7 +89,7 @@ def open_file(window: Window, name: str) -> None:
     window.page.locator(f".tab.active:has-text('{name}')").wait_for()
 
 
-@pytest.mark.parametrize("situation", [rename, notebook, untitled], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("situation", [notebook, untitled], ids=lambda one: one.__name__)
 def test_names_are_completed_after(first: Window, situation: Callable[[Window], None]):
     if first.page.locator(".tab.active:has-text('storage.py')").count() == 0:
         open_file(first, "storage.py")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.installed import HOW, second_server
-from tests.e2e.typist import CASES, CODE, changed_lines, type_code
-from tests.e2e.vscode import MISSING, Window, install, package_ours, package_second_server, vscode
+from tests.e2e.installed import HOW
+from tests.e2e.typist import CODE, changed_lines, type_code
+from tests.e2e.vscode import MISSING, Window, vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
-
-NO_AUTO_CLOSE = {"editor.autoClosingBrackets": "never", "editor.autoClosingQuotes": "never"}
 
 
 def wait_for_model(window: Window) -> None:
@@ -32,20 +29,11 @@ def wait_for_model(window: Window) -> None:
     window.forget_rows()
 
 
-@pytest.mark.parametrize(("closes", "second"), CASES)
-def test_the_text_is_what_was_typed(browser: Any, closes: bool, second: str, tmp_path: Path):
-    """VS Code's own word list and other servers accept items with Enter, too; ours is to have no part in that."""
-    if second and not second_server(second):
-        pytest.skip(f"needs {second}; {HOW}")
-    packages = [package_ours(tmp_path), *([package_second_server(tmp_path)] if second else [])]
-    environment = {"SECOND_SERVER": json.dumps(second_server(second))} if second else {}
-    extensions, folder = install(tmp_path, *packages), tmp_path / "run"
-    folder.mkdir()
-    with vscode(browser, extensions, folder, **environment) as open_window:
-        window = open_window("", {} if closes else NO_AUTO_CLOSE)
-        if second:
-            window.page.locator(".statusbar-item:has-text('second server ready')").wait_for()
+def test_the_text_is_what_was_typed(browser: Any, extensions: Path, tmp_path: Path):
+    """VS Code's own word list accepts items with Enter, too; ours is to have no part in that."""
+    with vscode(browser, extensions, tmp_path) as open_window:
+        window = open_window("", {})
         wait_for_model(window)
-        type_code(window, CODE, closes=closes)
+        type_code(window, CODE)
         assert window.own_rows == []
-        assert second or changed_lines(CODE, window.saved()) == []
+        assert changed_lines(CODE, window.saved()) == []

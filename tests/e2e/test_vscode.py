@@ -204,17 +204,6 @@ def test_a_server_that_crashed_is_started_again(open_window: Open):
     assert len(window.open_menu()) == DRAFTS
 
 
-def test_a_changed_server_address_takes_effect(open_window: Open, tmp_path: Path):
-    address = str(tmp_path / "private" / "server.sock")
-    with listening(tmp_path, address):
-        window = open_window(SETTINGS)
-        configure(window.folder, SETTINGS | {"spd-lsp.serverAddress": address})
-        window.until("the extension connects", lambda: window.servers()[-1][1] == f"connect {address}")
-        window.until("the server it had started has ended", lambda: not is_alive(window.servers()[0][0]))
-        window.wait_for_icon(RUNNING_ICON)
-        assert len(window.open_menu()) == DRAFTS
-
-
 def test_a_remote_server_that_dies_is_used_again_when_it_is_back(open_window: Open, tmp_path: Path):
     address = str(tmp_path / "private" / "server.sock")
     with listening(tmp_path, address):
@@ -227,16 +216,6 @@ def test_a_remote_server_that_dies_is_used_again_when_it_is_back(open_window: Op
         assert len(window.open_menu()) == DRAFTS
         configure(window.folder, SETTINGS)
         window.until("it no longer connects", lambda: window.servers()[-1][1] == "serve")
-
-
-def test_the_environment_in_a_trusted_folder_is_used(browser: Any, extensions: Path, tmp_path: Path):
-    programs = tmp_path / "work" / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    with vscode(browser, extensions, tmp_path, tmp_path / "work", trusted=True) as open_window_with:
-        (tmp_path / "spd-lsp").rename(programs / "spd-lsp")
-        window = open_window_with(TEXT, SETTINGS | {"spd-lsp.serverCommand": []})
-        assert len(window.open_menu()) == DRAFTS
-        assert [arguments for _, arguments in window.servers()] == ["serve"]
 
 
 def test_the_environment_chosen_in_the_python_extension_comes_first(browser: Any, tmp_path: Path):

@@ -96,27 +96,3 @@ def test_all_drafts_are_listed_with_their_number_and_one_is_inserted(window: Win
     window.press("ArrowDown", "Enter")
     window.until("it is inserted", lambda: window.cursor == (1, len(DRAFTS[1]["text"])))
     assert window.saved() == f"price\n{DRAFTS[1]['text']}"
-
-
-def test_the_draft_that_one_types_along_with_is_the_first_in_the_list_as_it_is_the_first_ghost_text(
-    window: Window,
-):
-    """The server, asked anew, ranks another one first, and no longer has one that was there before."""
-    file = window.folder / "drafts.json"
-    later = [{"text": "ummed()", "probability": 0.6}, {"text": "orted()", "probability": 0.3}]
-    first = [{"text": f" = {name}()", "probability": 0.2} for name in ("sorted", "string", "load")]
-    drafts = [one | {"behind": "cost"} for one in first] + [one | {"behind": "cost = s"} for one in later]
-    file.write_text(json.dumps(drafts))
-    try:
-        window.press("Control+a", "Delete")
-        for char in "cost = s":
-            window.type(char)
-            window.wait(0.5)
-        window.until("both are known", lambda: window.number[0] == "(1/3)")
-        assert window.ghost == "orted()"
-        shown = listed(window)
-        window.page.screenshot(path=str(window.folder / "along.png"))
-        assert [row[: len("1. sorted()")] for row in shown] == ["1. sorted()", "2. summed()", "3. string()"]
-        window.press("Escape")
-    finally:
-        file.write_text(json.dumps(DRAFTS))

@@ -7,15 +7,12 @@ was typed. Knows nothing about completions or any one editor.
 from __future__ import annotations
 
 import difflib
-import itertools
-import os
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 # Ordinary code: words that begin longer ones before an Enter or a colon, dots, brackets and strings.
-_LINES = """\
+CODE = """\
 import os
 import json
 from collections import deque
@@ -33,43 +30,7 @@ class Counter:
         pass
 
     def add(self, value=1):
-        if value > 0:
-            self.total += value
-        else:
-            return self
-        return self.total
-
-def load(path, default=None):
-    if not os.path.exists(path):
-        return default
-    with open(path) as file:
-        return json.load(file)
-
-def main(argv):
-    counter = Counter("lines")
-    settings = {
-        "path": argv[1],
-        "retry": False,
-    }
-    for line in load(settings["path"], []):
-        if line.strip():
-            counter.add(len(line.split(",")))
-    print(f"{counter.name}: {counter.total}")
-    return None
-
-if __name__ == "__main__":
-    main(os.sys.argv)
 """
-_SHORT = "".join(_LINES.splitlines(keepends=True)[:17])
-IS_FULL = os.environ.get("SPD_LSP_TYPING") == "full"  # all lines in all cases: half an hour
-CODE = _LINES if IS_FULL else _SHORT
-
-# Whether the editor adds closing brackets, and the language server beside ours.
-CASES = (
-    list(itertools.product([True, False], ["", "jedi", "basedpyright"]))
-    if IS_FULL
-    else [(True, ""), (True, "jedi")]
-)
 
 _MAX_INDENTATION = 40
 _PACE = 0.09, 0.15  # seconds a key
@@ -93,21 +54,12 @@ class Keyboard(Protocol):
         """Line and column, from 0, once the editor has handled all keys."""
 
 
-@dataclass
-class Typed:
-    """What became of the keys."""
-
-    swallowed: list[str] = field(default_factory=list)  # the lines after which Enter had to be pressed again
-    keys: int = 0
-
-
-def type_code(keyboard: Keyboard, code: str, *, closes: bool) -> Typed:
-    """Type a text; `closes` is whether the editor adds closing brackets."""
-    typed, pace = Typed(), random.Random(13)
+def type_code(keyboard: Keyboard, code: str) -> list[str]:
+    """Type a text where the editor adds closing brackets; return the lines after which Enter was pressed again."""
+    swallowed, pace = [], random.Random(13)
 
     def after(press: Callable[[str], None], key: str) -> None:
         press(key)
-        typed.keys += 1
         keyboard.wait(pace.uniform(*_PACE))
 
     for line in code.splitlines():
@@ -119,14 +71,14 @@ def type_code(keyboard: Keyboard, code: str, *, closes: bool) -> Typed:
             after(*(keyboard.press, "Backspace") if column > wanted else (keyboard.type, " "))
         for char in line.lstrip():
             after(keyboard.type, char)
-        for _ in range(_left_open(line) if closes else 0):
+        for _ in range(_left_open(line)):
             after(keyboard.press, "Delete")
         row = keyboard.cursor[0]
         after(keyboard.press, "Enter")
         if not _has_left(keyboard, row):
-            typed.swallowed.append(line.strip())
+            swallowed.append(line.strip())
             after(keyboard.press, "Enter")
-    return typed
+    return swallowed
 
 
 def _has_left(keyboard: Keyboard, row: int) -> bool:

@@ -30,7 +30,6 @@ ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "editors" / "vscode"
 SERVER = FOLDER / "node_modules" / "code-server" / "lib" / "vscode" / "out" / "server-main.js"
 CHROMIUM = program("chromium-headless-shell", "chromium")
-SECOND_SERVER = Path(__file__).parent / "second_server"
 PYTHON_EXTENSION = Path(__file__).parent / "python_extension"
 MISSING = [
     part
@@ -270,23 +269,8 @@ def package_ours(folder: Path) -> Path:
 def package_python_extension(folder: Path) -> Path:
     """Build an extension that is asked for the chosen interpreter; return its package."""
     source = shutil.copytree(PYTHON_EXTENSION, folder / "python_extension")
-    _package(source)
-    return source / "test.vsix"
-
-
-def _package(source: Path) -> None:
     command = ["package", "--no-dependencies", "--allow-missing-repository", "--skip-license", "-o", "test.vsix"]
     subprocess.run([EXTENSION / "node_modules" / ".bin" / "vsce", *command], cwd=source, check=True)
-
-
-def package_second_server(folder: Path) -> Path:
-    """Build an extension that runs another language server; return its package."""
-    programs = EXTENSION / "node_modules" / ".bin"
-    source = shutil.copytree(SECOND_SERVER, folder / "second_server")
-    bundle = ["extension.js", "--bundle", "--platform=node", "--external:vscode", "--outfile=bundle.js"]
-    modules = os.environ | {"NODE_PATH": str(EXTENSION / "node_modules")}
-    subprocess.run([programs / "esbuild", *bundle], cwd=source, env=modules, check=True)
-    _package(source)
     return source / "test.vsix"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -63,36 +62,3 @@ def test_edits_in_two_documents_are_alike_too():
 )
 def test_after_anything_else_nothing_is_proposed(last: list[str]):
     assert lines_after(LINES, changed(LINES, 1), *last) == []
-
-
-_PIECES = ("a", "b1", "(", ", ", " = ", "\n", "\r\n", "\r", "\0", "\ud83d", "\U0001f600", "f(a, b)\n", "(" * 300)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_edited_proposals_lie_within_a_line_of_the_document(seed: int):
-    draw = random.Random(seed)
-    session = Session()
-    texts = {"a": "", "b": "f(a, b)\n" * 20, "c": "x = f(a, b, c)\r\n" * 20}
-    seen = [dict(texts)]
-    proposed = 0
-    for _ in range(300):
-        name = draw.choice("abc")
-        text = texts[name]
-        start = draw.randrange(len(text) + 1)
-        end = min(len(text), start + draw.choice((0, 0, 1, 3)))
-        if (found := session.proposals()) and draw.random() < 0.5:
-            name, (start, end, new) = session.edited, draw.choice(found)
-            texts[name] = texts[name][:start] + new + texts[name][end:]
-        elif draw.random() < 0.3:
-            texts = dict(draw.choice(seen[-9:]))  # undo, redo
-        elif draw.random() < 0.6 and (at := text.find("a, b", start)) >= 0:
-            texts[name] = text[:at] + "a, b, d" + text[at + 4 :]
-        else:
-            texts[name] = (text[:start] + draw.choice(_PIECES) + text[end:])[:5_000]
-        seen.append(dict(texts))
-        session.see(texts if draw.random() < 0.95 else {"c": texts["c"]})
-        for start, end, new in session.proposals():
-            proposed += 1
-            assert 0 <= start <= end <= len(session.texts[session.edited])
-            assert not set("\r\n") & set(new + session.texts[session.edited][start:end])
-    assert proposed > 20

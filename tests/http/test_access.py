@@ -27,21 +27,15 @@ ASKED = json.dumps({"prompt": "import argparse\nparser = argparse.", "language":
 
 HOSTILE_BODIES = {
     "not JSON": ("{prompt: 1}", "to be JSON"),
-    "not UTF-8": (b"\xff\xfe{}", "to be JSON"),
     "deep JSON": ('{"a":' + nested(DEEP) + "}", "nested deeply"),
     "a number of 5000 digits": ('{"n":' + "9" * 5000 + "}", "to be JSON"),
-    "a list": ("[1]", "Expected `object`, got `array`"),
     "an infinite number": ('{"n_predict":1e999}', "Expected `int`, got `float` - at `$.n_predict`"),
-    "no number": ('{"n":NaN}', "Expected `int`, got `float` - at `$.n`"),
     "half an alternative": ('{"n":1.5}', "Expected `int`, got `float` - at `$.n`"),
-    "a truth for a number": ('{"n":true}', "Expected `int`, got `bool` - at `$.n`"),
     "too many alternatives": ('{"n_cmpl":17}', "Expected `int` <= 16 - at `$.n_cmpl`"),
-    "a number for a text": ('{"input_prefix":5}', "Expected `str`, got `int` - at `$.input_prefix`"),
     "tokens for a text": ('{"prompt":[1,2]}', "Expected `str`, got `array` - at `$.prompt`"),
     "a text for an object": ('{"input_extra":["a"]}', "Expected `object`, got `str` - at `$.input_extra[0]`"),
     "too many files": (json.dumps({"input_extra": [{}] * 257}), "Expected `array` of length <= 256"),
     "a null in a path": ('{"path":"a\\u0000b"}', "- at `$.path`"),
-    "a text for a truth": ('{"stream":"yes"}', "Expected `bool`, got `str` - at `$.stream`"),
 }
 
 
@@ -63,10 +57,6 @@ def test_null_is_as_good_as_absent_and_a_whole_number_is_one_however_it_is_writt
     assert server.request("POST", "/infill", json.dumps(asked))[0] == 200
 
 
-def test_half_characters_are_completed_like_others(server: HttpServer):
-    assert server.request("POST", "/infill", '{"prompt":"x = \\"\\ud800\\"\\nx.","explicit":true}')[0] == 200
-
-
 def test_a_body_beyond_the_limit_is_refused_before_it_fills_the_memory(server: HttpServer):
     status, message = server.refusal("/infill", b" " * (MAX_BODY_BYTES + 1))
     assert (status, message) == (413, f"expected a body of at most {MAX_BODY_BYTES:,} bytes")
@@ -80,7 +70,6 @@ REFUSED = {
     "a page that sends no Origin": (403, {"Sec-Fetch-Site": "cross-site"}),
     "a name that leads here": (403, {"Host": "evil.example:8012"}),
     "a name that looks like this machine": (403, {"Host": "127.0.0.1.evil.example"}),
-    "a name that is none": (403, {"Host": "["}),
     "no host": (403, {"Host": ""}),
     "a form": (415, {"Content-Type": "application/x-www-form-urlencoded"}),
     "a form of plain text": (415, {"Content-Type": "text/plain"}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import socket
 import subprocess
@@ -24,11 +23,6 @@ from tests.processes import wait_until
 
 ABOVE = "import argparse\n\n"
 ASKED = {"input_prefix": ABOVE, "prompt": "parser = argparse.", "input_suffix": "\n", "path": "app.py"}
-MAIN = """def main():
-    parser = argparse.ArgumentParser()
-    args = parser.parse_args()
-    print(args)
-"""
 LEDGER = "ledger.fetch_undisclosed(account)\n"
 
 
@@ -88,20 +82,6 @@ def test_files_that_come_along_count_as_open_until_they_no_longer_come(server: H
     assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked))
     secret = [{"filename": ".env.py", "text": LEDGER * 9}]
     assert "fetch_undisclosed(account)" not in contents(server.post("/infill", **asked, input_extra=secret))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system tells no memory of others")
-def test_long_files_that_were_sent_are_not_kept(tmp_path: Path):
-    with run_server(tmp_path, "--model", "none") as server:
-        used = []
-        for number in range(20):
-            text = "".join(f"value_{number}_{line} = compute({line})\n" for line in range(200_000))
-            extra = [{"filename": f"file_{number}.py", "text": text}]
-            server.post("/infill", input_prefix="x = ", input_extra=extra, n_predict=0)
-            pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
-            used.append(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
-    assert used[-1] - used[4] < 100, used
 
 
 def test_a_path_in_the_folder_of_the_start_chooses_syntax_and_tables(server: HttpServer):
@@ -220,16 +200,11 @@ def test_such_a_prompt_is_completed_as_the_same_texts_are(server: HttpServer):
     "prompt",
     [
         "<|fim_begin|>x<|fim_hole|>y<|fim_end|>",
-        "<FIM_PREFIX>x<FIM_SUFFIX>y<FIM_MIDDLE>",
         "<fim_prefix>x",
         "<fim_prefix>x<fim_suffix>y",
-        "<fim_prefix>x<fim_suffix>y<fim_suffix>z<fim_middle>",
         "<|fim_prefix|>x<fim_suffix>y<|fim_middle|>",
         "def f():\n    <FILL_ME>\n    return 1",
         "<|im_start|>user\nx<|im_end|>",
-        "<PRE> x <SUF>y",
-        "[SUFFIX]x",
-        "<[fim-suffix]>x",
         "<|repo_name|>x\n<|file_sep|>a.py\nx = ",
     ],
 )
@@ -241,14 +216,11 @@ def test_tokens_that_nobody_knows_are_refused(server: HttpServer, prompt: str):
 @pytest.mark.parametrize(
     "prompt",
     [
-        "<html>\n<p>",
         "[PREFIXES]\nx = ",
         "x = '<fim_prefix>' + y\n",
         'PIPES = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")\n',
         "List<Fillable> x = ",
         "return <FillForm>\n    <AutoFill>x</AutoFill>\n",
-        "vector<fill> x = ",
-        "<template>\n<div>",
         "+++++ x\n",
     ],
 )
@@ -266,37 +238,6 @@ def test_no_token_is_written_where_none_is_wanted_and_a_prompt_is_echoed(server:
     assert server.metric("spd_lsp_forward_passes_total") == passes
     text = server.post("/v1/completions", **asked, echo=True)["choices"][0]["text"]
     assert text.startswith(f"{prompt}ArgumentParser(")
-
-
-@pytest.mark.parametrize(
-    ("model", "prompt", "stop"),
-    [
-        (
-            "qwen2.5-coder:3b",
-            "<|fim_prefix|>{}<|fim_suffix|>{}<|fim_middle|>",
-            ["<|endoftext|>", "<|fim_prefix|>"],
-        ),
-        ("starcoder2", "<fim_prefix>{}<fim_suffix>{}<fim_middle>", ["<|endoftext|>", "<fim_prefix>"]),
-    ],
-)
-def test_zed_s_open_ai_compatible_api_gets_a_text_for_the_request_that_it_writes(
-    server: HttpServer, model: str, prompt: str, stop: list[str]
-):
-    """`fim.rs` and `open_ai_compatible.rs` in `crates/edit_prediction` of zed-industries/zed, read in August 2026.
-
-    It names no file, and reads every field of the answer with a type: an absent one would be an error.
-    """
-    before, after = ABOVE + MAIN.partition("ArgumentParser")[0], MAIN.partition("ArgumentParser()")[2]
-    stop = [*stop, *(token.replace("prefix", part) for token in stop[1:] for part in ("middle", "suffix"))]
-    body = {"model": model, "prompt": prompt.format(before, after), "max_tokens": 64, "stop": stop}
-    status, text = server.request("POST", "/v1/completions", json.dumps(body))
-    assert status == 200
-    answer = json.loads(text)
-    types = {"id": str, "object": str, "created": int, "model": str, "choices": list, "usage": dict}
-    assert {name: type(answer[name]) for name in types} == types
-    assert all(type(answer["usage"][f"{what}_tokens"]) is int for what in ("prompt", "completion", "total"))
-    [choice] = answer["choices"]
-    assert choice["text"].startswith("ArgumentParser(") and choice["finish_reason"] in ("stop", "length")
 
 
 def test_curl_reaches_a_unix_socket(tmp_path: Path):

@@ -142,8 +142,9 @@ class Editor:
 
     async def ready(self) -> None:
         """Wait until the model is loaded, or failed to load."""
-        while (await self.status())["kind"] == "loading":
-            await asyncio.sleep(0.005)
+        async with asyncio.timeout(TIMEOUT):
+            while (await self.status())["kind"] == "loading":
+                await asyncio.sleep(0.005)
 
     def open(self, text: str, uri: str = URI, language: str = "python") -> None:
         """Open a document."""

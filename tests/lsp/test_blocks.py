@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lsp.lsp_client import Editor, until
-from tests.lsp.test_server_process import SERVE, process
+from tests.lsp.test_server_process import serving
 from tests.processes import TIMEOUT
 
 GHOST = {"textDocument": {"inlineCompletion": {}}}
@@ -42,8 +42,7 @@ async def test_a_block_comes_behind_its_first_line_and_is_announced_to_those_who
     tmp_path: Path, asks_again: bool
 ):
     capabilities = {**GHOST, "experimental": {"spdLonger": asks_again}}
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start_and_load(capabilities)
+    async with serving(tmp_path, capabilities=capabilities) as (_, editor):
         editor.open(SOURCE)
         first = await ghost_texts(editor, SOURCE)
         assert "\n" not in first[0]

@@ -67,8 +67,6 @@ def test_what_editors_filter_by_starts_with_the_word(before: str, text: str, cli
     [
         ("class Coun", "terAPI(View):", "CounterAPI("),
         ("x", " = 3", "x="),
-        ("os.", "path", "path"),
-        ("f(", '"name")', '"'),
         ("", "if x:\n    y", "if "),
     ],
 )
@@ -95,10 +93,6 @@ def test_each_client_gets_several_lines_so_that_it_inserts_them_right(client, te
     (item,) = offer(text, "    ", client)
     assert item.text_edit and item.text_edit.new_text == inserted
     assert (item.insert_text_mode, item.insert_text_format) == (mode, kind)
-
-
-def test_an_editor_that_corrupts_several_lines_gets_nothing_if_the_first_is_blank():
-    assert offer("\n    y()", "    ", OLD_NEOVIM) == []
 
 
 @given(st.text("ab\\$}{ \n", max_size=20))
@@ -149,7 +143,6 @@ def test_items_name_their_origin_and_probability():
     ("completion", "details"),
     [
         (Completion("x", 0.31, is_copy=True, match=Match(9, 2, 2, 2)), "31 % · copied from 2 files"),
-        (Completion("x", 0.06, match=Match(9, 1, 2, 1)), "6 % · model, as in 1 file"),
         (Completion("x", 0.06, match=Match(9, 1, 2, 1), place="a.py:3"), "6 % · model, as in a.py:3"),
         (
             Completion("x", 0.31, is_copy=True, match=Match(9, 2, 2, 2), place="team: a.py:3"),
@@ -170,12 +163,6 @@ def test_a_label_leaves_room_for_the_details_beside_it():
     assert offer(long, "", VS_CODE)[0].label == long
 
 
-def test_texts_that_become_equal_are_one_item_and_ranks_have_no_gap():
-    drafts = [Completion(text, 0.5) for text in ("a\nb", "a\nc", " ", "d")]
-    items = menu_items(drafts, behind(""), OLD_NEOVIM)
-    assert [(item.sort_text, item.label) for item in items] == [("0000", "a"), ("0001", "d")]
-
-
 def test_ghost_text_always_has_a_range_and_is_never_blank():
     edit = types.Range(types.Position(0, 3), types.Position(0, 5))
     items = inline_items([Completion("a\n b", 0.5), Completion("  ", 0.1)], edit, "so", "python")
@@ -186,4 +173,4 @@ def test_ghost_text_always_has_a_range_and_is_never_blank():
 
 def test_a_line_left_of_the_current_one_ends_a_relative_text():
     assert relative_to("a\n    b\nc", "    ") == "a\nb"
-    assert relative_to("a\n\n    b\n\nc", "    ") == "a\n\nb"
+    assert relative_to("a\n\n    b\n\nc\n    d", "    ") == "a\n\nb"

@@ -8,7 +8,7 @@ from textwrap import indent
 import pytest
 
 from tests.lsp.lsp_client import at, texts
-from tests.lsp.test_server_process import COMPLETION, SERVE, process
+from tests.lsp.test_server_process import COMPLETION, serving
 
 BEGUN = "quagga = frob.quench(depth=4)\nwhile quagga:\n"
 BLOCK = "    zygote.kindle(quagga)\n    quagga = None\n"
@@ -29,8 +29,7 @@ async def test_a_block_that_stands_at_another_level_is_completed_at_that_of_the_
 ):
     known = OTHERS + nested(BEGUN + BLOCK + "return zygote\n", elsewhere, "g")
     text = f"{known}\n\n{nested(BEGUN, here, 'h')}{'    ' * (here + 1)}".replace("    ", step)
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start_and_load()
+    async with serving(tmp_path) as (_, editor):
         editor.open(text)
         answer = await editor.request(COMPLETION, at(text.count("\n"), len(step) * (here + 1)))
         assert f"zygote.kindle(quagga)\n{step * (here + 1)}quagga = None" in texts(answer)

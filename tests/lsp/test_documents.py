@@ -107,16 +107,6 @@ def test_what_is_asked_elsewhere_or_inside_a_word_is_asked_by_hand(before, at, t
     assert doc.is_requested_by_typing(asked) == asks
 
 
-def test_of_several_changes_each_may_be_where_someone_types():
-    """As with several cursors, or where an editor writes the end tag as well."""
-    doc = document("a\nb\n")
-    for line in (1, 0):
-        here = types.Position(line, 1)
-        change = types.TextDocumentContentChangePartial(types.Range(here, here), "c")
-        doc.apply_change(change, is_further=line == 0)
-    assert doc.is_requested_by_typing(5)
-
-
 def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_the_cursor_behind_what_it_wrote():
     """VS Code's Enter in a line of blanks."""
     doc = document("if x:\n    ")
@@ -126,20 +116,6 @@ def test_an_edit_that_writes_and_deletes_did_not_shrink_the_document_and_leaves_
     doc.apply_change(types.TextDocumentContentChangePartial(blanks, ""), is_further=True)
     assert doc.source == "if x:\n\n    "
     assert not doc.shrank and doc.edited_at == len(doc.source)
-
-
-def test_the_cursor_is_most_likely_between_the_two_of_a_pair():
-    doc = document("f")
-    doc.apply_change(
-        types.TextDocumentContentChangePartial(types.Range(types.Position(0, 1), types.Position(0, 1)), "()")
-    )
-    assert doc.edited_at == 2
-
-
-def test_the_line_before_the_cursor_starts_behind_the_last_line_end():
-    doc = document("a\r\n  b\fc\n")
-    assert doc.cursor_line(7).before == "  b\f"
-    assert doc.cursor_line(3).before == ""
 
 
 def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
@@ -154,12 +130,6 @@ def test_closed_documents_are_forgotten_and_never_read_from_disk(tmp_path):
     assert document is not None and document.source == "in the editor"
     workspace.remove_text_document(uri)
     assert not workspace.get_text_document(uri).is_open
-
-
-def test_one_document_may_be_spelled_in_two_ways():
-    workspace = LspWorkspace(None)
-    workspace.put_text_document(types.TextDocumentItem("file:///a%20b/%C3%A9.py", "python", 1, "text"))
-    assert workspace.get_text_document("file:///a b/é.py").is_open
 
 
 def test_only_files_have_a_path():

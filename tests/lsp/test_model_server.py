@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from tests.lsp.lsp_client import Editor, at
 from tests.lsp.test_server_process import COMPLETION, process
 from tests.models.model_servers import llama_server
+from tests.processes import TIMEOUT
 
 SOURCE = "import argparse\n\nparser = argparse."
 
@@ -37,7 +39,7 @@ async def test_without_its_server_the_bundled_model_completes_and_the_status_say
             (shown,) = editor.received("window/showMessage")
             assert "the bundled model completes until it does" in shown["message"]
             with llama_server(port=int(address.rpartition(":")[2])):
-                while (await complete(editor))[1]["problem"]:
-                    pass
-                items, status = await complete(editor)
+                async with asyncio.timeout(TIMEOUT):
+                    while status["problem"]:
+                        items, status = await complete(editor)
                 assert items and status["lastPasses"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from click.testing import CliRunner
 
 from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
-from ngram_builders.token_cache import CACHE_FILE, TokenCache, read_indexed_files
+from ngram_builders.token_cache import CACHE_FILE, TokenCache
 from spd_lsp.cli import main
 from spd_lsp.completion.offer import SECRET_REASON
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -67,24 +66,6 @@ def test_no_text_of_a_build_or_an_export_has_a_secret(data: Path) -> None:
     texts = [tokens.bytes_of(ids.tolist()).decode() for ids in (*exported, *cached)]
     assert len(texts) == 8 and all(CODE in text for text in texts), "the code can be read"
     assert not [piece for piece in pieces() if any(piece in text for text in texts)]
-
-
-def test_files_of_an_older_build_are_rebuilt_with_a_message(data: Path, shop: Path, tmp_path: Path) -> None:
-    run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
-    file = Registry(tmp_path).find("shop").path.parent / CACHE_FILE
-    with sqlite3.connect(file) as base:
-        base.execute("PRAGMA user_version = 2")
-    base.close()
-    table = Registry(tmp_path).find("shop")
-    contents = read_indexed_files(table.paths, table.fingerprint)
-    assert contents is not None and contents.is_old, "a server has it built anew in the background"
-    assert "first run: spd-lsp ngrams rebuild shop" in run(
-        tmp_path, "ngrams", "export", "shop", str(tmp_path / "old.ngt"), "--replace"
-    )
-    again = run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
-    assert f"note: cannot use the cached tokens in {file}: " in again
-    assert "masked secrets by other rules; started a new cache" in again
-    assert "nothing has changed" in run(tmp_path, "build-ngrams", str(shop), "--name", "shop")
 
 
 @pytest.mark.slow

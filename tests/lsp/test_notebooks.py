@@ -5,14 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lsprotocol import types
-
-from spd_lsp.lsp.documents import LspWorkspace
 from tests.lsp.lsp_client import FakeCompleter, at, edit, session, texts, until
-from tests.processes import steps
 
 COMPLETION = "textDocument/completion"
-INLINE = "textDocument/inlineCompletion"
 NOTEBOOK = "file:///code/study.ipynb"
 CELLS = {"notebookDocument": {"synchronization": {}}, "textDocument": {}}
 
@@ -57,17 +52,6 @@ async def test_a_cell_is_completed_after_the_cells_before_it():
         assert item["textEdit"] == {"range": span, "newText": "sorted(y)"}, "positions are the cell's"
 
 
-async def test_ghost_text_in_a_cell_continues_the_selected_item():
-    fake = FakeCompleter("(a)")
-    async with session(fake) as editor:
-        await opened_notebook(editor, FIRST, SECOND)
-        span = {"start": {"line": 0, "character": 4}, "end": {"line": 0, "character": 6}}
-        context = {"triggerKind": 2, "selectedCompletionInfo": {"range": span, "text": "sorted"}}
-        answer = await editor.request(INLINE, {**at(0, 6, uri=cell_uri("b")), "context": context})
-        assert fake.requests[0][:2] == ("import os\nx = sorted\n", 20)
-        assert [(item["insertText"], item["range"]) for item in answer["items"]] == [("sorted(a)", span)]
-
-
 async def test_cells_that_are_edited_inserted_and_deleted_change_the_text():
     fake = FakeCompleter()
     async with session(fake) as editor:
@@ -88,17 +72,6 @@ async def test_cells_that_are_edited_inserted_and_deleted_change_the_text():
         assert fake.requests[-1][:2] == ("y = 1\nx = so\n", 12)
 
 
-async def test_an_edit_of_a_cell_is_prefetched_as_part_of_the_whole():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await opened_notebook(editor, FIRST, SECOND)
-        edits = edit("r", 0, 6, 6, uri=cell_uri("b"))["params"]
-        content = {"document": edits["textDocument"], "changes": edits["contentChanges"]}
-        editor.notify("notebookDocument/didChange", changed(textContent=[content]))
-        await until(lambda: fake.prefetched)
-        assert fake.prefetched == [("import os\nx = sor\n", 17)]
-
-
 async def test_the_index_gets_the_notebook_as_one_document_until_it_is_closed():
     fake = FakeCompleter()
     async with session(fake) as editor:
@@ -115,48 +88,9 @@ async def test_the_index_gets_the_notebook_as_one_document_until_it_is_closed():
         assert (await editor.status())["reason"] == "the document is not open"
 
 
-def steps_of_a_key(cells: int) -> int:
-    """What typing takes in a notebook of so many cells."""
-    workspace = LspWorkspace(None)
-    uris = [f"file:///n.ipynb#{number}" for number in range(cells)]
-    parts = [types.NotebookCell(types.NotebookCellKind.Code, uri) for uri in uris]
-    notebook = types.NotebookDocument("file:///n.ipynb", "jupyter-notebook", 1, parts)
-    items = [types.TextDocumentItem(uri, "python", 1, "x = 1") for uri in uris]
-    workspace.put_notebook_document(types.DidOpenNotebookDocumentParams(notebook, items))
-    document = workspace.get_text_document(uris[-1])
-    return steps(lambda: (workspace.request_at(document, 5, ()), list(workspace.indexable(()))))
-
-
-def test_a_key_in_a_notebook_of_many_cells_takes_a_bounded_number_of_steps_a_cell():
-    assert steps_of_a_key(400) < 2.2 * steps_of_a_key(200)
-
-
-async def test_cells_of_unknown_kinds_and_edits_without_versions_count():
-    async with session(FakeCompleter()) as editor:
-        odd = {**FIRST[0], "kind": 7, "executionSummary": 5, "metadata": []}
-        await opened_notebook(editor, (odd, {**FIRST[1], "version": None}), SECOND)
-        edited = edit("s", 0, 4, 4)["params"]["contentChanges"]
-        content = [{"document": {"uri": cell_uri("b")}, "changes": edited}]
-        params = changed(textContent=content)
-        del params["notebookDocument"]["version"]
-        editor.notify("notebookDocument/didChange", params)
-        await editor.status()
-        assert text_of(editor, "b") == "x = sso"
-        structure = {"array": {"start": 0, "deleteCount": 1, "cells": None}, "didClose": [{"uri": cell_uri("a")}]}
-        editor.notify("notebookDocument/didChange", changed(structure=structure))
-        await editor.status()
-        notebook = editor.server.workspace.get_notebook_document(notebook_uri=NOTEBOOK)
-        assert [one.document for one in notebook.cells] == [cell_uri("b")]
-        assert not editor.received("window/showMessage")
-
-
 async def test_cells_that_may_be_out_of_step_are_not_completed():
     async with session(FakeCompleter()) as editor:
         await opened_notebook(editor, FIRST, SECOND)
         editor.notify("notebookDocument/didChange", changed(structure={"array": {"start": "x"}}))
         assert not (await editor.request(COMPLETION, at(0, 6, uri=cell_uri("b"))))["items"]
         assert editor.received("window/showMessage")
-
-
-def text_of(editor: Any, name: str) -> str:
-    return str(editor.server.workspace.get_text_document(cell_uri(name)).source)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ngram_builders.registry.registry import Registry
-from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES
-from tests.lsp.lsp_client import MENU, Editor, at, until
+from tests.lsp.lsp_client import MENU, Editor, until
 from tests.lsp.test_server_live import ASKED, HABITS, SERVE, until_offered
 from tests.lsp.test_server_process import end, process
 from tests.processes import commands_with
@@ -148,17 +147,6 @@ async def test_opening_a_folder_is_enough_and_a_restart_builds_nothing(shop: Pat
     assert registry.tables() == [table]
 
 
-async def test_the_message_fits_into_80_columns_beside_what_neovim_adds(registry: Registry, tmp_path: Path):
-    folder = tmp_path / ("long" * 20)
-    folder.mkdir()
-    (folder / "one.py").write_text("import os\n")
-    async with opened(registry, folder) as editor:
-        await until(lambda: editor.received("window/showMessage"))
-        (shown,) = [one["message"] for one in editor.received("window/showMessage")]
-    assert shown.startswith("spd-lsp: indexed longlong") and shown.endswith(" (1 file)")
-    assert len(f"LSP[spd_lsp] {shown}") <= 80 - 12  # of which Vim keeps 12 for 'showcmd'
-
-
 async def test_a_folder_added_later_is_indexed_and_said_in_the_log_only(
     shop: Path, registry: Registry, tmp_path: Path
 ):
@@ -208,14 +196,6 @@ async def test_a_build_ends_with_the_server(shop: Path, registry: Registry):
             await until(lambda: not index_processes(shop))
 
 
-async def test_the_setting_turns_it_off_and_on(shop: Path, registry: Registry):
-    async with opened(registry, shop, initializationOptions={"indexing": "off"}) as editor:
-        assert progress(editor) == []
-        editor.notify("spd-lsp/options", {"indexing": "folders"})
-        await until(lambda: ended(editor))
-    assert len([report for report in progress(editor) if report["kind"] == "begin"]) == 1
-
-
 async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry: Registry):
     def execute(command: str) -> dict[str, Any]:
         return {"command": command, "arguments": [shop.as_uri()]}
@@ -234,38 +214,6 @@ async def test_commands_exclude_a_folder_and_index_it_again(shop: Path, registry
     assert [table.name for table in registry.tables()] == ["shop"]
     async with opened(registry, shop) as editor:
         await left_alone(editor, "it has a table")
-
-
-async def test_a_folder_without_source_code_or_that_is_a_home_is_left_alone_in_silence(
-    tmp_path: Path, registry: Registry, shop: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("HOME", str(shop))
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "notes.md").write_text("# Notes\n")
-    (tmp_path / "link").symlink_to(shop, target_is_directory=True)
-    async with opened(registry, tmp_path / "texts", tmp_path / "link", tmp_path / "gone", shop) as editor:
-        await left_alone(editor, "it holds no source code", "it is a home directory")
-        assert progress(editor, "spd-lsp: indexing texts") == []
-        assert await why_not_indexed(editor, tmp_path / "texts" / "a.py") == "it holds no source code"
-        assert "it is a home directory" in await why_not_indexed(editor, shop / "asked.py")
-    assert registry.tables() == []
-
-
-async def test_links_do_not_lead_out_of_a_folder(shop: Path, registry: Registry, tmp_path: Path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "other.py").write_text(HABITS)
-    (shop / "habits.py").unlink()
-    (shop / "inner").symlink_to(outside, target_is_directory=True)
-    (shop / "linked.py").symlink_to(outside / "other.py")
-    os.mkfifo(shop / "pipe.py")
-    asked = (shop / "asked.py").as_uri()
-    async with opened(registry, shop) as editor:
-        await until(lambda: ended(editor))
-        editor.open(ASKED, asked)
-        await until_offered(editor, asked, False)
-    (table,) = registry.tables()
-    assert table.files == 1
 
 
 @pytest.fixture
@@ -289,23 +237,3 @@ async def test_of_a_large_folder_the_user_is_told_what_indexes_it(large: Path, r
         await editor.request("workspace/executeCommand", {"command": "spd-lsp.indexFolder", "arguments": []})
         await until(lambda: ended(editor))
     assert [table.name for table in registry.tables()] == ["shop"]
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="the system does not tell of other processes so")
-async def test_a_table_that_is_written_anew_in_the_background_ends_with_a_killed_server(
-    shop: Path, registry: Registry
-):
-    asked, rebuild = (shop / "asked.py").as_uri(), b"%s\0ngrams\0rebuild\0" % os.fsencode(registry.folder)
-    named = [{"uri": shop.as_uri(), "name": shop.name}]
-    async with process("-m", "spd_lsp", "--data-dir", str(registry.folder), *SERVE) as (child, editor):
-        await editor.start(workspaceFolders=named)
-        await until(lambda: editor.received("window/showMessage"))
-        with registry.lock_for_build("shop"):  # for which the second build waits
-            for number in range(MAX_CHANGED_FILES + 1):  # fewer are counted as they are, without a build
-                (shop / f"changed_{number}.py").write_text(f"value_{number} = compute({number})\n")
-            editor.open(ASKED, asked)
-            while not commands_with(rebuild):
-                await editor.request("textDocument/completion", at(ASKED.count("\n"), 0, uri=asked))
-                await asyncio.sleep(0.1)
-            child.kill()
-            await until(lambda: not commands_with(rebuild))

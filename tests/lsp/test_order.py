@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.typist import CODE
 from tests.lsp.lsp_client import Editor, at, edit
-from tests.lsp.test_server_process import SERVE, process
+from tests.lsp.test_server_process import serving
 
 ITEM = {"documentationFormat": ["markdown"], "snippetSupport": True}
 VS_CODE = {"completion": {"completionItem": {**ITEM, "labelDetailsSupport": True}}, "inlineCompletion": {}}
@@ -41,8 +41,7 @@ async def shown(editor: Editor, place: dict[str, Any]) -> list[list[str]]:
 )
 async def test_no_number_stands_below_a_smaller_one(name: str, client: dict[str, Any], tmp_path: Path):
     seen = 0
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start_and_load({"textDocument": client}, clientInfo={"name": name})
+    async with serving(tmp_path, capabilities={"textDocument": client}, clientInfo={"name": name}) as (_, editor):
         editor.open("\n")
         for row, line in enumerate(LINES):
             for column, key in enumerate(line):

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spd_lsp.completion.loading import load_completer
-from spd_lsp.completion.offer import CompletionResult
-from spd_lsp.completion.typed_along import CompletionRequest, after_accepting
 from spd_lsp.lsp import session
-from spd_lsp.lsp.worker import CancellationToken, Worker
-from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
-from tests.lsp.lsp_client import session as new_session
 from tests.lsp.test_server_process import process
 from tests.processes import TIMEOUT
 
@@ -26,14 +18,13 @@ COMPLETION = "textDocument/completion"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr(session, "PREFETCH_DELAY_SECONDS", 0.25)  # a busy machine may pause between two messages
+    monkeypatch.setattr(session, "PREFETCH_DELAY_SECONDS", 0.25)
 
 
 async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
     completer = FakeCompleter()
     async with editing(completer, text="a = 1\nx = \n") as editor:
-        for number, letter in enumerate("abc"):
-            editor.send(edit(letter, 1, 4 + number, 4 + number, version=2 + number))
+        editor.send(*(edit(letter, 1, 4 + n, 4 + n, version=2 + n) for n, letter in enumerate("abc")))
         await until(lambda: completer.prefetched)
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("a = 1\nx = abc\n", 13)]
@@ -42,23 +33,12 @@ async def test_the_prompt_at_the_last_edit_is_prefetched_when_typing_pauses():
 async def test_a_request_cancels_the_prefetch():
     completer = FakeCompleter()
     async with editing(completer) as editor:
-        editor.send(edit("y", 0, 4, 4))
-        await editor.request(COMPLETION, at(0, 5))
+        reply = editor.expect("soon")
+        request = {"jsonrpc": "2.0", "id": "soon", "method": COMPLETION, "params": at(0, 5)}
+        editor.send(edit("y", 0, 4, 4), request)
+        await result(reply)
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.requests and not completer.prefetched
-
-
-async def test_an_error_while_prefetching_costs_no_completion(caplog):
-    completer = FakeCompleter()
-    completer.error = RuntimeError("secret")
-    async with editing(completer) as editor:
-        editor.send(edit("y", 0, 4, 4))
-        await until(lambda: completer.prefetched)
-        completer.error = None
-        answer = await editor.request(COMPLETION, at(0, 5))
-        assert len(answer["items"]) == 2
-    assert "prefetch failed" in caplog.text
-    assert "secret" not in caplog.text
 
 
 @pytest.fixture
@@ -115,52 +95,6 @@ async def test_any_other_request_cancels_what_is_computed_ahead(at_once, uri: st
         assert texts(await result(reply))
 
 
-async def test_slow_completions_are_not_computed_ahead(at_once):
-    completer = FakeCompleter(seconds=5.0)
-    async with editing(completer) as editor:
-        await editor.request(COMPLETION, at(0, 4, 2))
-        await asyncio.sleep(0.1)
-        assert len(completer.requests) == 1
-
-
-SOURCE = """\
-def first(frobnicator):
-    return frobnicator.quench_all(depth=4)
-
-
-def second(frobnicator):
-    ret"""
-
-
-@pytest.mark.slow
-async def test_what_is_computed_ahead_is_what_accepting_would_bring_and_leaves_no_trace(tmp_path: Path):
-    """In the index, in which the text that may be accepted is counted only while it is completed."""
-
-    def loaded() -> Worker:
-        return Worker(load_completer(Settings(data_dir=str(tmp_path)), lambda text: None))
-
-    def drafts(result: CompletionResult | None) -> list[tuple[str, float]]:
-        assert result is not None and result.completions
-        return [(draft.text, round(draft.probability, 6)) for draft in result.completions]
-
-    one, other = loaded(), loaded()
-    asked = CompletionRequest(SOURCE, len(SOURCE), "python", None, "file:///a.py", explicit=True)
-    elsewhere = CompletionRequest("frobnicator.quench", 18, "python", None, "file:///b.py", explicit=True)
-    result = one.complete(asked, CancellationToken())
-    assert drafts(other.complete(asked, CancellationToken())) == drafts(result)
-    assert result is not None
-    following = replace(after_accepting(asked, result.completions[0]), explicit=True)
-    ahead = one.complete_ahead(asked, following, CancellationToken())
-    assert drafts(ahead) == drafts(other.complete(following, CancellationToken()))
-    another = loaded()
-    another.complete(asked, CancellationToken())
-    assert drafts(one.complete(elsewhere, CancellationToken())) == drafts(
-        another.complete(elsewhere, CancellationToken())
-    )
-    for worker in (one, other, another):
-        worker.close()
-
-
 def cursor(line: object, character: object, uri: str = "file:///code/app.py") -> dict[str, Any]:
     """The notification of an editor whose cursor rests somewhere."""
     params = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
@@ -171,42 +105,12 @@ async def test_the_prompt_is_prefetched_where_the_cursor_rests_in_the_file_switc
     completer = FakeCompleter()
     async with editing(completer, text="a = 1\nx = \n") as editor:
         editor.open("b = 2\ny = \n", "file:///code/other.py")
-        for line, character, uri in [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]:  # on its way
-            editor.send(cursor(line, character, f"file:///code/{uri}.py"))
+        way = [(0, 5, "app"), (1, 4, "app"), (1, 4, "other")]
+        editor.send(*(cursor(line, character, f"file:///code/{uri}.py") for line, character, uri in way))
         await until(lambda: completer.prefetched)
         editor.send(cursor(1, 4, "file:///code/other.py"))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert completer.prefetched == [("b = 2\ny = \n", 10)], "once"
-
-
-async def test_where_the_cursor_rested_while_the_model_was_loaded_is_read_once_it_is_there():
-    completer = FakeCompleter()
-    gate = threading.Event()
-
-    def load(settings: Settings, report: object) -> FakeCompleter:
-        assert gate.wait(TIMEOUT)
-        return completer
-
-    async with new_session(load) as editor:
-        await editor.start()
-        editor.open("a = 1\nx = \n")
-        editor.send(cursor(1, 4))
-        await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
-        gate.set()
-        await until(lambda: completer.prefetched)
-        assert completer.prefetched == [("a = 1\nx = \n", 10)]
-
-
-async def test_what_a_request_elsewhere_stopped_is_read_when_the_cursor_is_there_again():
-    completer = FakeCompleter("")
-    async with editing(completer, text="a = 1\nx = \n") as editor:
-        editor.send(cursor(1, 4))
-        _, reply = editor.send_request(COMPLETION, at(0, 5))
-        await result(reply)
-        assert not completer.prefetched
-        editor.send(cursor(1, 4))
-        await until(lambda: completer.prefetched)
-        assert completer.prefetched == [("a = 1\nx = \n", 10)]
 
 
 async def test_a_cursor_that_follows_an_answer_does_not_stop_what_is_prepared_for_it(at_once):

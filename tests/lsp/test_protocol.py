@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
 from typing import Any
 
 import pytest
@@ -24,12 +23,9 @@ async def code_of(reply: asyncio.Future[Any]) -> int:
     "params",
     [
         None,
-        {},
         {"textDocument": {"uri": URI}},
-        {"textDocument": {"uri": URI}, "position": {"line": -1, "character": 0}},
         {"textDocument": {"uri": URI}, "position": {"line": "secret", "character": 0}},
         [1, 2],
-        "secret",
     ],
 )
 async def test_a_request_with_wrong_parameters_is_answered(params: Any, caplog: Any):
@@ -47,7 +43,7 @@ async def test_an_unknown_method_is_answered():
         assert await code_of(editor.send_request("made/up", {"a b": 1})[1]) == -32601
 
 
-@pytest.mark.parametrize("body", [b"{not json", b'"\xe9"', b"[" * 100_000, b"5", b"{}", b'[{"jsonrpc": "2.0"}]'])
+@pytest.mark.parametrize("body", [b"{not json", b'"\xe9"', b"[" * 100_000, b"5", b"{}"])
 async def test_after_an_unreadable_message_the_next_one_is_read(body: bytes, caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start_and_load()
@@ -57,7 +53,7 @@ async def test_after_an_unreadable_message_the_next_one_is_read(body: bytes, cap
         assert "Traceback" not in caplog.text and "not json" not in caplog.text
 
 
-@pytest.mark.parametrize("method", [None, 0, False, [], {"x": "secret"}])
+@pytest.mark.parametrize("method", [None, {"x": "secret"}])
 async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method: Any, caplog: Any):
     async with session(FakeCompleter()) as editor:
         await editor.start()
@@ -67,43 +63,17 @@ async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method
         assert "secret" not in caplog.text and "Traceback" not in caplog.text
 
 
-_NUMBERS = (-1, 0, 1, 3, 2**31, 2**64, 2**4000, 1.5, float("inf"), True, None, "secret", [], {})
-_URIS = (
-    URI,
-    "secret",
-    "",
-    "file:///",
-    "file://[",
-    "untitled:1",
-    "\0",
-    "\ud800",
-    URI * 1000,
-    7,
-    None,
-    [],
-    {"uri": URI},
-)
-
-
-def _wrong_place(random: Random) -> Any:
-    """What a client may send as the place of a cursor, and some of it is one."""
-    position: Any = {"line": random.choice(_NUMBERS), "character": random.choice(_NUMBERS)}
-    for key in random.sample(["line", "character"], random.choice((0, 0, 0, 1, 2))):
-        del position[key]
-    document: Any = {"uri": random.choice(_URIS), random.choice(("version", "secret")): random.choice(_NUMBERS)}
-    params: Any = {"textDocument": document, "position": position, "more": [position] * 3}
-    for key in ("textDocument", "position"):
-        if random.random() < 0.15:
-            params[key] = random.choice((*_NUMBERS, [position], [[[]]]))
-    return random.choice((params,) * 9 + _NUMBERS + ([params], []))
+_ODD = (None, True, -1, 2**64, 2**4000, 1.5, "secret", "file://[", "\ud800", [], [[[]]], {}, {"uri": "secret"})
 
 
 @pytest.mark.parametrize("method", ["spd-lsp/cursor", "spd-lsp/options", "spd-lsp/status"])
 async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
-    random = Random(method)
     async with editing(FakeCompleter(), text="x = 1\ny = \n") as editor:
-        for _ in range(400):
-            editor.notify(method, _wrong_place(random))
+        for odd in _ODD:
+            editor.notify(method, odd)
+            editor.notify(method, {"textDocument": odd, "position": odd})
+            for place in ({"line": 0}, {"line": odd, "character": odd}):
+                editor.notify(method, {"textDocument": {"uri": URI}, "position": place})
         await editor.ready()
         assert (await editor.request(COMPLETION, at(1, 4)))["items"]
         assert "secret" not in caplog.text

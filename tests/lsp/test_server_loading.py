@@ -12,7 +12,6 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_stand_in
-from spd_lsp.lsp.status import READY
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import TIMEOUT, Editor, FakeCompleter, at, editing, result, session, texts, until
 
@@ -58,15 +57,6 @@ async def test_what_stands_in_answers_while_the_model_loads_and_then_the_model()
         assert texts(await editor.request(COMPLETION, at(0, 4, 2))) == ["of the model"]
 
 
-async def test_nothing_that_fails_to_stand_in_keeps_the_model_away():
-    def fails(settings: Settings) -> None:
-        raise UserError("the bundled model's file is gone")
-
-    async with editing(FakeCompleter(), stand_in=fails) as editor:
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-        assert not editor.received("window/showMessage")
-
-
 def test_ngrams_and_copies_stand_in_for_models_that_take_long_to_load(tmp_path: Path):
     source = "def total(values):\n    return sum(values)\n\n\ndef total(values):\n    return su"
     assert load_stand_in(Settings(data_dir=str(tmp_path))) is None
@@ -74,17 +64,6 @@ def test_ngrams_and_copies_stand_in_for_models_that_take_long_to_load(tmp_path: 
     found = completer.complete(source, len(source), "python", name="file:///sums.py")
     assert found.passes == 0
     assert "m(values)" in [completion.text for completion in found.completions]
-
-
-async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.session.MAX_WAIT_FOR_MODEL", 0.01)
-    gate, load = gated(FakeCompleter())
-    async with session(load) as editor:
-        await editor.start()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
-        assert (await editor.status())["reason"] == "the model is loading"
-        gate.set()
 
 
 @pytest.mark.parametrize(
@@ -126,25 +105,6 @@ async def test_loading_shows_its_progress():
         assert values[2]["message"] == "loading weights"
         tokens = {params["token"] for params in editor.received("$/progress")}
         assert tokens == {params["token"] for params in editor.received("window/workDoneProgress/create")}
-
-
-async def test_the_status_and_without_a_progress_display_the_log_show_how_far_loading_is():
-    release = threading.Event()
-
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        report("downloading a/b: 42%")
-        assert release.wait(20)
-        return FakeCompleter()
-
-    async with session(load) as editor:
-        await editor.start()
-        await says(editor, "downloading a/b: 42%")
-        assert (await editor.status())["kind"] == "loading"
-        assert "spd-lsp: downloading a/b: 42%" in [m["message"] for m in editor.received("window/logMessage")]
-        assert not editor.received("$/progress")
-        release.set()
-        await editor.ready()
-        assert (await editor.status())["message"] == READY
 
 
 class Loads:
@@ -197,16 +157,6 @@ async def test_a_changed_configuration_is_pulled_and_switches_completions_off_an
         await says(editor, "the model is ready")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         assert len(loads.settings) == 1
-
-
-async def test_a_client_without_configuration_requests_sends_its_settings():
-    loads = Loads()
-    async with editing(loads) as editor:
-        settings = {"spd-lsp": {"disabledLanguages": ["python"]}, "other": {"x": 1}}
-        editor.notify("workspace/didChangeConfiguration", {"settings": settings})
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == []
-        assert (await editor.status())["reason"] == "completions are off for python"
-        assert len(loads.settings) == 1, "that needs no new model"
 
 
 HOSTILE = {"model": "evil/model", "device": "meta", "dataDir": "/tmp", "contextTokens": 32768}
@@ -280,20 +230,6 @@ async def test_settings_that_need_no_reload_apply_at_once():
         assert texts(await result(new)) == ["one", "two"], "without waiting for a model"
         chosen = Settings(drafts=5, ngram_weight=0.5, min_probability=0.2, max_tokens=8)
         assert (fake.applied, loaded) == ([chosen], [Settings()])
-
-
-async def test_settings_changed_while_the_model_loads_apply_once_it_is_ready():
-    fake = FakeCompleter()
-    gate, load = gated(fake)
-    async with session(load) as editor:
-        await editor.start()
-        await until(lambda: editor.received("window/logMessage"))
-        editor.notify("workspace/didChangeConfiguration", {"settings": {"spd-lsp": {"drafts": 5}}})
-        await editor.status()
-        gate.set()
-        await editor.ready()
-        await until(lambda: fake.applied)
-        assert fake.applied == [Settings(drafts=5)]
 
 
 async def test_after_a_failure_any_change_tries_again():
@@ -380,43 +316,6 @@ async def test_the_model_that_is_loaded_completes_until_another_one_is_ready():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of owner/large"]
 
 
-async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        editor.unanswered = {"workspace/configuration"}
-        await editor.start_and_load(PULLS)
-        (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
-        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
-        await until(lambda: fake.applied)
-        assert fake.applied == [Settings(drafts=7)]
-
-
-async def test_loading_is_cancelled_when_the_settings_change_meanwhile():
-    stopped: list[Settings] = []
-    go_on = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def load(settings: Settings, report: Any) -> FakeCompleter:
-        if settings.model == "owner/other":
-            return FakeCompleter("other")
-        stopped.append(settings)
-        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(20)
-        report("halfway")
-        raise AssertionError("the first load went on")
-
-    async with session(load) as editor:
-        await editor.start()
-        await until(lambda: stopped)
-        editor.notify("spd-lsp/options", {"model": "owner/other"})
-        await editor.status()
-        go_on.set()
-        await editor.ready()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["other"]
-        assert not editor.received("window/showMessage")
-
-
 async def test_a_client_that_answers_no_request_still_gets_its_model():
     async with session(FakeCompleter()) as editor:
         wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
@@ -428,3 +327,26 @@ async def test_a_client_that_answers_no_request_still_gets_its_model():
         await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
         await asyncio.wait_for(editor.ready(), TIMEOUT)
         assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
+
+
+async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.session.MAX_WAIT_FOR_MODEL", 0.01)
+    gate, load = gated(FakeCompleter())
+    async with session(load) as editor:
+        await editor.start()
+        editor.open("x = \n")
+        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
+        assert (await editor.status())["reason"] == "the model is loading"
+        gate.set()
+
+
+async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
+    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        editor.unanswered = {"workspace/configuration"}
+        await editor.start_and_load(PULLS)
+        (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
+        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
+        await until(lambda: fake.applied)
+        assert fake.applied == [Settings(drafts=7)]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ngram_builders.registry.registry import Registry
-from spd_lsp.completion.tokenizer import ModelTokenizer
-from tests.conftest import STARTER, STARTER_FILE
-from tests.lsp.lsp_client import Editor, at, until
-from tests.ngram_builders.small_tables import write_texts
+from tests.lsp.lsp_client import Editor, at
 from tests.processes import TIMEOUT
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +61,17 @@ async def process(
         await child.communicate()
 
 
+@asynccontextmanager
+async def serving(
+    data: Path, *options: str, capabilities: Any = None, **more: Any
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, Editor]]:
+    """A server with the bundled model, whose data are in a folder, and an editor once the model is loaded."""
+    command = ("-m", "spd_lsp", "--data-dir", str(data), "serve", "--device", "cpu", *options)
+    async with process(*command) as (child, editor):
+        await editor.start_and_load(capabilities, **more)
+        yield child, editor
+
+
 async def end(child: asyncio.subprocess.Process) -> int:
     return await asyncio.wait_for(child.wait(), TIMEOUT)
 
@@ -102,13 +109,6 @@ async def test_exit_ends_a_server_whose_model_is_read_for_ever(tmp_path):
         assert await end(child) == 0
 
 
-async def test_exit_without_shutdown_ends_with_1():
-    async with process("-c", NOISY) as (child, editor):
-        await decoding(child, editor)
-        editor.notify("exit")
-        assert await end(child) == 1
-
-
 async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
     async with process("-c", NOISY) as (child, editor):
         await decoding(child, editor)
@@ -117,31 +117,6 @@ async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
         assert await end(child) == 1
         assert child.stderr
         assert "Traceback" not in (await child.stderr.read()).decode()
-
-
-async def test_a_vanished_client_leaves_an_empty_log():
-    async with process("-c", NOISY) as (child, editor):
-        await decoding(child, editor)
-        editor.listening.cancel()
-        assert child.stdin and child.stderr
-        child._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-        editor.send_request("spd-lsp/status")
-        child.stdin.close()
-        assert await end(child) == 1
-        assert (await child.stderr.read()).strip() == b""
-
-
-async def test_leaving_before_the_first_configuration_has_come_leaves_an_empty_log():
-    silent = NOISY.replace('os.system("echo noise of a child")', "").replace("verbose=2", "verbose=0")
-    silent = silent.replace('os.write(1, b"raw noise")', "").replace('print("noise", flush=True)', "")
-    async with process("-c", silent) as (child, editor):
-        editor.unanswered = {"workspace/configuration"}
-        await editor.start({"workspace": {"configuration": True}})
-        await until(lambda: editor.received("workspace/configuration"))
-        editor.notify("exit")
-        assert await end(child) == 1
-        assert child.stderr
-        assert (await child.stderr.read()).decode() == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
@@ -157,27 +132,12 @@ async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path
         "def load(path):\n    with open(path) as file:\n        return json.load(file)\n\n\ndef read(path):\n    "
     )
     place = {"textDocument": at(6, 4)["textDocument"], "position": at(6, 4)["position"]}
-    command = ("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu")
-    async with process(*command) as (_, editor):
-        await editor.start_and_load()
+    async with serving(tmp_path) as (_, editor):
         editor.open(source)
         for options, blocks in (({}, True), ({"oneLine": True}, False)):
             editor.notify("spd-lsp/options", options)
             drafts = await editor.request("spd-lsp/drafts", place)
             assert drafts and any("\n" in draft["text"] for draft in drafts) is blocks
-
-
-@pytest.mark.parametrize("kind", [1, 3])
-async def test_a_module_is_not_offered_as_a_name_of_another_one_that_nobody_knows(kind: int, tmp_path: Path):
-    above = "import logging\nimport os\n\n"
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
-        await editor.start_and_load()
-        editor.open(above + "from other import Thing, logging\n" * 3, "file:///code/log.py")
-        editor.open(f"{above}from flask import Flask, \n")
-        items = (await editor.request(COMPLETION, at(3, 25, kind)))["items"]
-        names = [re.findall(r"\w+", item["textEdit"]["newText"])[0] for item in items]
-        assert not {"logging", "os", "Flask"} & set(names), names
-        assert names or kind == 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
@@ -193,82 +153,18 @@ async def test_the_server_exits_with_its_editor_while_its_input_is_still_open():
         assert "has ended" in (await child.stderr.read()).decode()
 
 
-SERVE = ("-m", "spd_lsp", "serve", "--device", "cpu")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="file names are Unicode there")
-async def test_a_file_name_the_locale_cannot_encode_does_not_prevent_completion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
-        monkeypatch.setenv(name, value)
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        await editor.start_and_load()
-        for uri in ("file:///code/caf%C3%A9.py", "file:///code/%E9.py", "file:///code/app.py"):
-            editor.open("import os\n\nprint(os.", uri)
-        for uri in ("file:///code/app.py", "file:///code/caf%C3%A9.py", "file:///code/%E9.py"):
-            assert (await editor.request(COMPLETION, at(2, 9, uri=uri)))["items"]
-        assert not editor.received("window/showMessage")
-
-
-@pytest.mark.slow
-async def test_a_broken_file_as_the_model_is_named_once_and_the_bundled_model_goes_on(tmp_path: Path):
-    whole = STARTER_FILE.read_bytes()
-    broken = {"no-model.gguf": b"GGUF" + bytes(1000), "cut-short.gguf": whole[: len(whole) // 2]}
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
-        await editor.start_and_load()
-        editor.open("import os\n\nprint(os.")
-        before = await editor.request(COMPLETION, at(2, 9))
-        for number, (name, content) in enumerate(broken.items(), 1):
-            (tmp_path / name).write_bytes(content)
-            editor.notify("spd-lsp/options", {"model": str(tmp_path / name)})
-            assert await editor.request(COMPLETION, at(2, 9)) == before
-            await until(lambda number=number: len(editor.received("window/showMessage")) == number)
-            assert await editor.request(COMPLETION, at(2, 9)) == before
-            told = editor.received("window/showMessage")[-1]["message"]
-            assert str(tmp_path / name) in told and told.endswith("; meanwhile completing with starter")
-            assert (await editor.status())["model"] == "starter"
-        assert before["items"] and child.returncode is None
-
-
-@pytest.mark.slow
-async def test_a_table_that_is_cut_short_is_named_and_does_not_end_the_server(tmp_path: Path):
-    """As a sync tool does with the file of a table that serves."""
-    tokens, registry = ModelTokenizer(STARTER), Registry(tmp_path)
-    ids = tokens.encode(Path(asyncio.base_events.__file__).read_text(encoding="utf-8"))
-
-    def write(path: Path) -> None:
-        return write_texts(path, [list(ids)], tokens.vocab_size, fingerprint=tokens.fingerprint)
-
-    table = registry.install("team", [write]).path
-    registry.assign_language("python", [("team", 0.3)])
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (child, editor):
-        await editor.start_and_load()
-        editor.open("import os\n\nprint(os.\nself._loop = self._")
-        before = await editor.request(COMPLETION, at(2, 9, 1))
-        os.truncate(table, 4096)
-        assert before["items"] and await editor.request(COMPLETION, at(2, 9, 1)) == before
-        registry.assign_language("python", [("team", 0.2)])  # so the server looks at the tables again
-        assert (await editor.request(COMPLETION, at(3, 19, 1)))["items"]
-        warning = f"cannot use n-gram table {table}: it has 4,096 bytes instead of"
-        await until(lambda: warning in str(editor.messages))
-        assert child.returncode is None
-
-
 SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Visual Studio Code", "Neovim"])
-async def test_the_shipped_model_completes(tmp_path: Path, name: str):
+async def test_the_menu_and_ghost_text_of_the_bundled_model_are_the_same(tmp_path: Path):
     place = at(6, 20, uri="file:///code/reader.py")
     capabilities = {
         "textDocument": {"completion": {}, "inlineCompletion": {}},
         "window": {"workDoneProgress": True},
     }
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), *SERVE[2:]) as (_, editor):
-        options = {"maxTokens": 8, "drafts": 2}
-        await editor.start_and_load(capabilities, clientInfo={"name": name}, initializationOptions=options)
+    options = {"maxTokens": 8, "drafts": 2}
+    async with serving(tmp_path, capabilities=capabilities, initializationOptions=options) as (_, editor):
         editor.open(SOURCE, "file:///code/reader.py")
         menu = (await editor.request(COMPLETION, place))["items"]
         assert 1 <= len(menu) <= 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,22 +45,3 @@ async def test_work_that_nobody_waits_for_is_told_to_stop():
     assert token.is_cancelled
     may_end.set()
     worker.close()
-
-
-async def test_looks_for_work_become_rarer_until_somebody_says_that_there_is_some(monkeypatch):
-    pauses: list[float] = []
-    worker = Worker()
-
-    async def at_once(waiting: Coroutine[Any, Any, object], seconds: float) -> None:
-        waiting.close()
-        pauses.append(seconds)
-        if len(pauses) != 8:
-            raise TimeoutError
-        worker.wake()
-
-    monkeypatch.setattr(asyncio, "wait_for", at_once)
-    worker.wake()
-    while len(pauses) < 10:
-        await asyncio.sleep(0.001)
-    worker.close()
-    assert pauses[:10] == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0, 16.0, 1.0, 2.0]

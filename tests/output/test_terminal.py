@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from ngram_builders.registry.registry import Registry
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.output.terminal import console
 from tests.lsp.lsp_client import at
-from tests.lsp.test_server_process import process
+from tests.lsp.test_server_process import process, serving
 from tests.ngram_builders.small_tables import writer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminal, no such file names")
@@ -62,19 +61,17 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
     odd = next(path for path in repo.iterdir() if path.name.startswith("caf"))
     said = [
         run("build-ngrams", repo, "--why", odd, data=data),
-        run("build-ngrams", repo, "--why", f"nowhere{TITLE}", data=data),
         run("build-ngrams", repo, data=data),
         run("ngrams", "list", data=data),
         run("ngrams", "list", "--json", data=data),
         run("ngrams", "show", "0-pwned", data=data),
-        run("ngrams", "unuse", "--workspace", repo, data=data),
         run("complete", f"{repo}/none.py:1:1", data=data),
         run("doctor", "--model", f"./{TITLE}", data=data),
     ]
     for text in said:
         assert text.strip()
         assert printable(text.replace("\udce9", "")) == text.replace("\udce9", "")
-    assert "é\\u001b]0;pwned\\u0007\\u202e" in said[3]
+    assert "é\\u001b]0;pwned\\u0007\\u202e" in said[2]
 
 
 def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> None:
@@ -102,8 +99,10 @@ def test_drafts_on_a_terminal_are_printable_and_their_json_is_json(tmp_path: Pat
 
 @pytest.mark.slow
 async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) -> None:
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "--device", "cpu") as (_, editor):
-        await editor.start_and_load(initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"})
+    async with serving(tmp_path, initializationOptions={f"drafts{TITLE}": 3, "decoder": f"own{TITLE}\u202e"}) as (
+        _,
+        editor,
+    ):
         editor.open(CODE + "alarm(")
         menu = await editor.request("textDocument/completion", at(12, 6))
         ghosts = await editor.request("textDocument/inlineCompletion", at(12, 6, 1))
@@ -117,22 +116,6 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         await editor.start_and_load()
         status = await editor.status()
         assert status["problem"] and not HIDDEN_CHARACTERS.search(status["problem"])
-
-
-def test_commands_write_utf_8_where_the_environment_says_nothing_better(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(tmp_path), "ngrams", "unuse", "--workspace", "."]
-    folder = tmp_path / f"é{TITLE}"
-    folder.mkdir()
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True).stdout.decode()
-    assert found.startswith(f"{tmp_path}/é\\u001b]0;pwned\\u0007 is served")
-
-
-def test_json_of_a_command_is_read_as_what_was_meant(repo: Path, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    run("build-ngrams", repo, data=data)
-    [table] = json.loads(run("ngrams", "list", "--json", data=data))["tables"]
-    assert table["roots"] == [str(repo)]
 
 
 def test_what_is_said_beside_a_bar_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:

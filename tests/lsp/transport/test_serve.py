@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sys
 import urllib.error
 import urllib.request
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
+from spd_lsp.completion.loading import load_completer, open_model
 from spd_lsp.lsp.transport.serve import SharedModel
-from tests.lsp.lsp_client import Editor, at
+from spd_lsp.settings import Settings
+from tests.lsp.lsp_client import at, session, until
 from tests.lsp.test_server_process import end, process
 from tests.lsp.transport.listeners import (
     COMPLETION,
@@ -93,52 +97,6 @@ async def test_odd_input_ends_its_own_session_alone(server, sent: bytes):
     assert not any("xxxx" in line for line in server.log), "the input is not quoted"
 
 
-# A server on a socket whose completer never returns.
-ENDLESS = """
-import sys
-from pathlib import Path
-from spd_lsp.lsp import server
-from spd_lsp.lsp.transport import serve
-from tests.lsp.lsp_client import FakeCompleter
-
-make = lambda: server.create_server(lambda settings, report: FakeCompleter(steps=10**9))
-serve.serve_many(Path(sys.argv[1]), serve.Sessions(make), lambda: None)
-"""
-
-
-async def test_an_editor_that_vanishes_with_many_requests_open_leaves_no_error(tmp_path):
-    pipe = asyncio.subprocess.PIPE
-    path = tmp_path / "private" / "server.sock"
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", ENDLESS, path, stderr=pipe, env=isolated_environment(tmp_path)
-    )
-
-    async def editor() -> Editor:
-        deadline = asyncio.get_running_loop().time() + TIMEOUT
-        while not path.exists():
-            assert asyncio.get_running_loop().time() < deadline
-            await asyncio.sleep(0.05)
-        editor = Editor(*await asyncio.open_unix_connection(path))
-        await editor.start_and_load()
-        return editor
-
-    vanishes = await editor()
-    for n in range(20):
-        uri = f"file:///{n}.py"
-        vanishes.open(CODE, uri)
-        vanishes.send_request(COMPLETION, at(2, 18, kind=None, uri=uri))
-    await vanishes.status()
-    vanishes.listening.cancel()
-    vanishes.writer.transport.abort()
-    other = await editor()
-    await other.status()
-    other.listening.cancel()
-    other.writer.close()
-    child.kill()
-    _, errors = await child.communicate()
-    assert errors.decode() == ""
-
-
 async def test_a_remote_editor_cannot_choose_the_model_or_a_folder(server):
     async with editor_at(server, model="/no/such/model", dataDir="/no/such/folder") as editor:
         assert (await editor.status())["kind"] == "normal"
@@ -179,45 +137,33 @@ async def test_metrics_are_served_beside_the_socket_without_a_word_of_code(tmp_p
         assert sys.platform != "linux" or float(counts["process_resident_memory_bytes"]) > 10_000_000
 
 
-MODULE = "".join(
-    f"def compute_{n}(values):\n    return [value + {n} for value in values]\n\n\n" for n in range(60)
-)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="the system tells no memory of its own")
-async def test_an_editor_costs_little_memory(tmp_path: Path):
-    """The bound that the guide states, with the model of the tests, whose cache is smaller."""
-    with run_listener(tmp_path) as server:
-        own = partial(private_megabytes, server.process.pid)
-        async with contextlib.AsyncExitStack() as stay:
-            for number in range(2):
-                await work(await stay.enter_async_context(editor_at(server)), number)
-            two = own()
-            for number in range(2, 10):
-                await work(await stay.enter_async_context(editor_at(server)), number)
-            assert own() - two < 8 * 20
-
-
-async def work(editor: Editor, number: int) -> None:
-    """Ask at several places of a file."""
-    editor.open(f"# {number}\n{MODULE}", f"file:///code/{number}.py")
-    for line in range(21, 221, 80):
-        await editor.request(COMPLETION, at(line, 20, uri=f"file:///code/{number}.py"))
-
-
-def private_megabytes(process: int) -> float:
-    """The memory of a process that it shares with no other."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private", "Swap:"))) / 1024
-
-
 @pytest.mark.parametrize(
     "options", [("--stdio", "--metrics", "127.0.0.1:0"), ("--socket", "s", "--metrics", "0.0.0.0:0")]
 )
 def test_metrics_are_for_this_machine_and_belong_to_a_socket(options: tuple[str, ...]):
     refused = CliRunner().invoke(main, ["serve", *options])
     assert refused.exit_code == 1 and ("--socket" in refused.stderr or "other machines" in refused.stderr)
+
+
+async def test_a_closed_session_leaves_nothing_behind(tmp_path: Path):
+    """Nor does its model's memory wait for a collection of garbage: it may be a graphics card's."""
+    load = partial(load_completer, open_model=SharedModel(open_model).seat)
+
+    async def serve_one() -> list[weakref.ref[object]]:
+        async with session(load, Settings(data_dir=str(tmp_path))) as editor:
+            await editor.start_and_load()
+            editor.open(CODE)
+            assert (await editor.request(COMPLETION, at(2, 18)))["items"]
+            worker = editor.server.worker
+            return [weakref.ref(one) for one in (worker.completer, worker, editor.server)]
+
+    gc.disable()
+    try:
+        left = await serve_one()
+        await until(lambda: left[0]() is None)
+    finally:
+        gc.enable()
+    await until(lambda: not (gc.collect(), [one for one in left if one() is not None])[1])
 
 
 def test_a_model_is_opened_once_and_again_only_after_a_failure():

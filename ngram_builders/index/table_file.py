@@ -25,7 +25,7 @@ from ngram_builders.index.suffix_array import SuffixArray
 from ngram_builders.scratch import replace_file
 
 MAGIC = b"SPDNGT\0"
-VERSION = 5
+_VERSION = 5
 _PREFIX = struct.Struct("<7sBII")
 _REBUILD = "run: spd-lsp ngrams rebuild"
 _MAX_TIME = 253402300800.0  # the year 10000, which no date can be formatted of
@@ -111,7 +111,7 @@ def write_table(path: Path, array: SuffixArray, summary: TableSummary) -> None:
     facts = asdict(summary)
     del facts["size"]
     header: bytes = msgpack.packb({**facts, "sections": sections})
-    prefix = _PREFIX.pack(MAGIC, VERSION, len(header), zlib.crc32(header)) + header
+    prefix = _PREFIX.pack(MAGIC, _VERSION, len(header), zlib.crc32(header)) + header
     parts: list[bytes | memoryview] = [prefix.ljust(_align(len(prefix)), b"\0")]
     for name in _SECTIONS:
         data = _bytes(getattr(array, name))
@@ -164,10 +164,10 @@ def _read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], i
     magic, version, length, crc = _PREFIX.unpack_from(data)
     if magic != MAGIC:
         raise TableError(path, "it is not an n-gram table")
-    if version > VERSION:
-        raise TableError(path, f"its format {version} is newer than {VERSION}", f"update spd-lsp or {_REBUILD}")
-    if version < VERSION:
-        raise TableError(path, f"its format {version} is older than {VERSION}")
+    if version > _VERSION:
+        raise TableError(path, f"its format {version} is newer than {_VERSION}", f"update spd-lsp or {_REBUILD}")
+    if version < _VERSION:
+        raise TableError(path, f"its format {version} is older than {_VERSION}")
     raw = data[_PREFIX.size : _PREFIX.size + length]
     if zlib.crc32(raw) != crc:
         raise TableError(path, "its header is damaged")

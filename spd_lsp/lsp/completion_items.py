@@ -166,7 +166,8 @@ def details_of(completion: Completion) -> str:
     if (p := completion.shown_probability) is None:
         return completion.source
     of = "first line " if "\n" in completion.text.strip() else ""
-    return f"{of}{100 * p:.0f} % · {completion.source}"
+    share = f"{100 * p:.0f}" if p >= 0.005 else "< 1"
+    return f"{of}{share} % · {completion.source}"
 
 
 def _acceptance(completion: Completion, language: str) -> types.Command:

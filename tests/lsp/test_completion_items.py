@@ -149,6 +149,7 @@ def test_items_name_their_origin_and_probability():
             "31 % · copied from team: a.py:3 and 1 more file",
         ),
         (Completion("x", 0.9, is_rated=False, is_name=True), "name in your code"),
+        (Completion("x", 0.004), "< 1 % · model"),
     ],
 )
 def test_details_say_where_a_draft_comes_from(completion: Completion, details: str):

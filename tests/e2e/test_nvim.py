@@ -40,7 +40,7 @@ def test_a_draft_is_shown_on_request_and_accepted(nvim: Neovim):
     nvim("input", "GA<C-x><C-o>")
     items = wait_until("the menu opens", lambda: nvim.menu)
     assert 1 <= len(items) <= 3
-    assert all(re.match(r"\d+ %|model|name", item["menu"]) for item in items)
+    assert all(re.match(r"(< )?\d+ %|model|name", item["menu"]) for item in items)
     nvim("input", "<C-y>")
     line = wait_until("the line grows", lambda: nvim.last_line != before and nvim.last_line)
     assert line == before + items[0]["word"]

@@ -80,7 +80,7 @@ window.rows = new Set();
 new MutationObserver(() => {
   for (const row of document.querySelectorAll(".suggest-widget.visible .monaco-list-row")) {
     const details = row.querySelector(".details-label")?.textContent ?? "";
-    if (/^(\\d+ %|model$|name in)/.test(details)) window.rows.add(row.getAttribute("aria-label"));
+    if (/^((< )?\\d+ %|model$|name in)/.test(details)) window.rows.add(row.getAttribute("aria-label"));
   }
 }).observe(document, { attributes: true, childList: true, subtree: true });
 """

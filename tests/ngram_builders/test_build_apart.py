@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,27 +45,6 @@ def build_in_subprocess(
 
 
 @pytest.fixture
-def unprivileged() -> tuple[str, ...]:
-    """What runs a command whom file modes bind: anyone but root, or root without that privilege."""
-    if os.geteuid():
-        return ()
-    if not shutil.which("setpriv"):
-        pytest.skip("root may write anywhere, and there is no setpriv")
-    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
-
-
-@contextmanager
-def read_only(*folders: Path) -> Iterator[None]:
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
-        yield
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
-
-
-@pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A repository, and a table of it."""
     write_code(tmp_path / "repo", 0)
@@ -87,23 +63,6 @@ def assert_next_build_is_right(repo: Path, data: Path) -> None:
     for folder in (data, repo.with_name("fresh")):
         assert build_in_subprocess(repo, folder).returncode == 0
     assert [path.name for path in data.glob("d/*.ngt")] == [Registry(repo.with_name("fresh")).find("d").path.name]
-
-
-def test_an_unwritable_data_folder_is_reported_and_its_table_still_served(
-    repo: Path, tmp_path: Path, unprivileged: tuple[str, ...]
-) -> None:
-    data = tmp_path / "data"
-    old = Registry(data).find("d").path
-    (repo / "0.py").write_text("x = 2\n")
-    with read_only(data, old.parent):
-        refused = build_in_subprocess(repo, data, before=unprivileged)
-    assert refused.returncode == 1
-    assert str(data) in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert Registry(data).find("d").path == old
-    Table.open(old).verify()
-    with read_only(repo):  # which a build does not write to
-        assert build_in_subprocess(repo, data, before=unprivileged).stdout == "60\n"
 
 
 KILLED = """

@@ -14,7 +14,7 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
-from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, opened, session, texts, until
+from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, session, texts, until
 from tests.lsp.test_server_process import COMPLETION, end, process
 from tests.processes import TIMEOUT
 
@@ -30,6 +30,23 @@ def {name}(frobnicator):
 HABITS = "".join(HABIT.format(name=name) for name in ("first", "second", "third", "fourth"))
 ASKED = "def fifth(frobnicator):\n    zygote = frob"
 LEARNED = "frobnicator.quench_all(depth=4)"
+
+
+async def test_the_completer_gets_documents_that_open_change_and_close():
+    fake = FakeCompleter()
+    async with session(fake) as editor:
+        await opened(editor, "x = \n")
+        editor.open("y = 1\n", OTHER)
+        await until(lambda: OTHER in fake.changes)
+        assert fake.changes[OTHER].text == "y = 1\n"
+        assert fake.changes[OTHER].language == "python"
+        editor.send(edit("z", 0, 0, 1, uri=OTHER))
+        await editor.request(COMPLETION, at(0, 4))
+        assert fake.changes[OTHER].text == "z = 1\n"
+        editor.notify("textDocument/didSave", {"textDocument": {"uri": OTHER}})
+        await until(lambda: fake.files == [Path("/code/other.py")])
+        editor.notify("textDocument/didClose", {"textDocument": {"uri": OTHER}})
+        await until(lambda: fake.changes[OTHER] is None)
 
 
 async def test_the_completer_gets_no_secrets_and_no_disabled_languages():

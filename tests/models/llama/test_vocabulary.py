@@ -49,11 +49,6 @@ def test_the_bytes_of_ids_are_the_text(file):
         assert not any(map(tokens.ends, tokens.encode(text)))
 
 
-def test_half_of_a_surrogate_pair_is_another_character(file):
-    tokens = ModelTokenizer(file)
-    assert tokens.encode("a\ud800b") == tokens.encode("a?b")
-
-
 def test_marks_are_found_by_name(file):
     tokens = ModelTokenizer(file)
     assert tokens.fill_format is not None

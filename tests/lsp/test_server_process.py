@@ -1,4 +1,4 @@
-"""The server as a separate process: its stdout, how it exits, and the shipped model in two editors."""
+"""The server as a separate process: its stdout, how it exits, and how much it offers."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ngram_builders.errors import UserError
 from spd_lsp.cli import main
 from spd_lsp.completion.loading import load_completer, open_model
 from spd_lsp.lsp.transport.serve import SharedModel
@@ -29,6 +30,7 @@ from tests.lsp.transport.listeners import (
     labels,
     run_listener,
 )
+from tests.models.networks import NETWORKS, random_network
 from tests.processes import TIMEOUT
 
 CODE = "import argparse\n\nparser = argparse."
@@ -162,3 +164,23 @@ async def test_a_closed_session_leaves_nothing_behind(tmp_path: Path):
     finally:
         gc.enable()
     await until(lambda: not (gc.collect(), [one for one in left if one() is not None])[1])
+
+
+def test_a_model_is_opened_once_and_again_only_after_a_failure():
+    from spd_lsp.models.torch.engine import TransformersEngine
+
+    opened: list[str] = []
+
+    def open_model(folder, device, report):
+        opened.append(device)
+        if len(opened) == 1:
+            raise UserError("no")
+        return TransformersEngine(random_network(NETWORKS["llama"]))
+
+    shared = SharedModel(open_model)
+    with pytest.raises(UserError):
+        shared.seat(Path("m"), "cpu", print)
+    first, second = (shared.seat(Path("m"), "cpu", print) for _ in range(2))
+    assert opened == ["cpu", "cpu"]
+    assert first is not second
+    assert first.scheduler is second.scheduler

@@ -1,4 +1,4 @@
-"""Candidates are selected where the logits are: the drafts are those of whole rows, and little is copied."""
+"""Candidates are selected where the logits are: the drafts are those of whole rows."""
 
 from __future__ import annotations
 

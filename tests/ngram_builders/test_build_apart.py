@@ -26,7 +26,8 @@ from ngram_builders.registry.registry import Registry
 from tests.ngram_builders.byte_encoder import encode
 
 exec(sys.argv[4])
-build([Path(sys.argv[2])], "d", encode, token_space=TokenSpace("bytes", 257, 256), registry=Registry(Path(sys.argv[3])))
+space, registry = TokenSpace("bytes", 257, 256), Registry(Path(sys.argv[3]))
+build([Path(sys.argv[2])], "d", encode, token_space=space, registry=registry)
 """
 
 

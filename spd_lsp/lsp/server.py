@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from spd_lsp.lsp.loading import Load, Prepare, StandIn
 
 _SNOOZE_SECONDS = 300
-MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
+_MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 _SOURCE_FILES = f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -289,7 +289,7 @@ def _register_capabilities(ls: Session) -> None:
 async def _configure_first(ls: Session) -> None:
     """Load the model with the client's configuration; what comes late is applied when it comes."""
     pulling = asyncio.ensure_future(_pull_configuration(ls))
-    await asyncio.wait([pulling], timeout=MAX_WAIT_FOR_CONFIGURATION)
+    await asyncio.wait([pulling], timeout=_MAX_WAIT_FOR_CONFIGURATION)
     loading = asyncio.ensure_future(_configure(ls))
     await pulling
     await asyncio.gather(loading, _configure(ls))

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     Work = Callable[[CompletionRequest, CancellationToken], CompletionResult | None]
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
-MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
+_MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
@@ -321,7 +321,7 @@ class Session(LanguageServer):
         is_early = self.status.kind == "loading" and not self.loader.has_model
         if request.explicit and is_early and not self.exclusion(document):
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.loader.ended.wait(), MAX_WAIT_FOR_MODEL)
+                await asyncio.wait_for(self.loader.ended.wait(), _MAX_WAIT_FOR_MODEL)
         if reason := self.exclusion(document):
             return reason
         if self.worker.completer is None:

@@ -174,12 +174,6 @@ def test_a_callers_own_criteria_end_texts(llama):
         ]
 
 
-def test_what_a_checkpoint_says_of_sampling_changes_nothing(llama):
-    """Then texts may be several without beams."""
-    options = {"do_sample": True, "temperature": 0.3, "top_k": 5, "top_p": 0.8, "num_beams": 1}
-    assert written(llama, PROMPTS, **options)[0] == written(llama, PROMPTS)[0]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -236,10 +230,3 @@ def bigram_table(tmp_path):
         return path, dict(zip(ids.tolist(), ids[1:].tolist(), strict=False))
 
     return make
-
-
-def test_more_tokens_than_the_model_was_made_for_are_warned_of():
-    short = random_network(LlamaConfig(**{**SMALL, "max_position_embeddings": 16}))
-    with pytest.warns(UserWarning, match="texts of 18 tokens were asked for; this model was made for 16"):
-        written(short, [ids_of(10)])
-    written(short, [ids_of(8)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import partial
 
 import pytest
@@ -65,18 +64,6 @@ def test_why_explains_a_file_in_one_line(run, shop, data, tmp_path, name, option
     (tmp_path / "other").mkdir()
     assert re.search(explanation + r"\n$", run(tmp_path / "other", shop, "--why", shop / name, *options))
     assert not data.exists()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such names")
-def test_a_name_with_a_line_end_stays_on_its_line(run, shop):
-    for name in ("new\nline.py", "new\r\tline.py", "copy\n.py"):
-        (shop / name).write_text("x = 1\n" * 3, encoding="utf-8")
-    (shop / "new\r\tline.py").write_text("y = 1\n" * 3, encoding="utf-8")
-    assert run(shop, "--why", shop / "new\nline.py").count("\n") == 1
-    assert run(shop, "--why", shop / "new\nline.py").endswith(
-        f"new\\nline.py: skipped: duplicate (of {shop.resolve()}/copy\\n.py)\n"
-    )
-    assert run(shop, "--why", shop / "new\r\tline.py").endswith("new\\r\\tline.py: counted as python\n")
 
 
 def test_lines_with_secrets_are_described_by_number_and_kind_and_never_printed(run, shop):

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
@@ -257,35 +256,6 @@ def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position,
 )
 def test_an_invalid_model_or_device_is_reported(invoke, program, arguments, status, message):
     assert message in invoke("complete", f"{program}:1:1", *arguments, status=status).output
-
-
-def test_a_tokenizer_of_another_model_is_refused(invoke, program, tmp_path):
-    (tmp_path / "model").mkdir()
-    shutil.copy(STARTER_FILES / "tokenizer.json", tmp_path / "model")
-    (tmp_path / "model" / "model.safetensors").touch()
-    (tmp_path / "model" / "config.json").write_text('{"vocab_size": 100}', encoding="utf-8")
-    output = invoke("complete", f"{program}:1:4", "--model", tmp_path / "model", status=1).output
-    assert "and its model only 100" in output
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
-@pytest.mark.parametrize("command", ["--help", "models"])
-def test_a_full_disk_for_the_output_is_reported_in_one_line(command):
-    with Path("/dev/full").open("w") as full:
-        called = [sys.executable, "-m", "spd_lsp", command]
-        process = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert process.returncode == 1
-    assert process.stderr.startswith("Error: cannot write: No space left on device; make room")
-    assert process.stderr.count("\n") == 1
-
-
-def test_a_tilde_that_no_shell_expanded_is_expanded(invoke, program, tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    invoke("--data-dir", "~/mine", "build-ngrams", program.parent, "--name", "here")
-    assert (tmp_path / "mine" / "here").is_dir()
-    unknown = invoke("complete", "--model", "~nobody-of-that-name/m", f"{program}:1:4", status=1).output
-    assert "there is no model '~nobody-of-that-name/m'" in unknown
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
-from ngram_builders.registry.registry import Registry
 from spd_lsp.cli import main
 from spd_lsp.commands.doctor import check_model, check_tables
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -116,43 +111,6 @@ def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findin
     state, text = findings()["n-grams in use"]
     assert state == "error"
     assert "choose again with: spd-lsp ngrams use" in text
-
-
-OVERRIDE = "-dac_override,-dac_read_search"  # with these capabilities root ignores file modes
-
-
-@pytest.fixture
-def run_locked(tmp_path):
-    """Run a command that respects file modes while a folder is unreadable."""
-    unprivileged = []
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        unprivileged = ["setpriv", "--bounding-set", OVERRIDE, "--inh-caps", OVERRIDE]
-    if os.name != "posix" or (unprivileged and not shutil.which("setpriv")):
-        pytest.skip("needs POSIX file modes, and setpriv for root")
-
-    def run(folder, *command):
-        folder.chmod(0)
-        try:
-            return subprocess.run(
-                [*unprivileged, sys.executable, "-m", "spd_lsp", *command],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        finally:
-            folder.chmod(0o700)
-
-    return run
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unreadable", ["data", "data/ngrams/shop"])
-def test_an_unreadable_folder_is_reported(run_locked, tmp_path, unreadable):
-    install(Registry(tmp_path / "data" / "ngrams"), "shop", tmp_path)
-    process = run_locked(tmp_path / unreadable, "--data-dir", str(tmp_path / "data" / "ngrams"), "doctor")
-    assert "Traceback" not in process.stderr
-    assert re.search(r"^error +n-grams (shop|in use) .*cannot", process.stdout, re.MULTILINE)
-    assert process.returncode == 1
 
 
 def test_a_model_that_fails_after_opening_is_a_problem():

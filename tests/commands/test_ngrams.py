@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -93,19 +90,6 @@ def test_json_output_has_the_same_facts(run, install, shop, data):
     assert "is broken" in run("ngrams", "show", "till", status=1)
 
 
-@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are of any bytes on Linux")
-def test_a_repository_with_any_name_is_listed(install, data, tmp_path):
-    folder = tmp_path / os.fsdecode(b"caf\xe9")
-    folder.mkdir()
-    install("cafe", roots=(folder,))
-    command = [sys.executable, "-m", "spd_lsp", "--data-dir", str(data), "ngrams", "list"]
-    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
-    printed = subprocess.run(command, env=strict, capture_output=True, check=True, cwd=ROOT).stdout
-    assert rb"caf\udce9" in printed
-    listed = subprocess.run([*command, "--json"], env=strict, capture_output=True, check=True, cwd=ROOT)
-    assert json.loads(listed.stdout.decode("ascii"))["tables"][0]["roots"] == [str(folder)]
-
-
 def test_use_reports_why_a_table_cannot_be_used(run, install, data):
     install("gopher", language="go")
     output = run("ngrams", "use", "gopher", "--language", "python")
@@ -158,14 +142,6 @@ def test_an_imported_table_of_another_tokenizer_is_refused_or_reported(run, inst
     assert re.search(r"its tokenizer is a1b2, the model's is \w+", refused)
     output = run("ngrams", "import", file, "--name", "other")
     assert "starter cannot use it" in output
-
-
-def test_a_file_in_place_of_the_data_folder_is_reported(run, data):
-    data.write_text("a file where the folder should be")
-    output = run("ngrams", "list", status=1)
-    assert re.search(rf"cannot open the folder of n-gram tables {data}: not a directory; .*--data-dir", output)
-    assert "no n-gram tables yet" not in output
-    assert json.loads(run("ngrams", "list", "--json", status=1).splitlines()[0])["problem"]
 
 
 ngrams = main.resolve_command(click.Context(main), ["ngrams"])[1]

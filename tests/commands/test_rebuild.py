@@ -8,7 +8,6 @@ import pytest
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
-from tests.conftest import STARTER_FILES
 from tests.ngram_builders.small_tables import writer
 
 FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint
@@ -76,15 +75,6 @@ def test_a_table_is_rebuilt_with_its_original_options(registry, run, shop):
     assert (after.languages, after.recipe) == (("go",), before.recipe)
     assert after.path == before.path
     assert f"{shop} is served by shop (0.4)" in run("ngrams", "show", "shop")
-
-
-def test_a_models_folder_is_found_from_another_working_folder(registry, run, shop, tmp_path, monkeypatch):
-    (tmp_path / "mine").symlink_to(STARTER_FILES, target_is_directory=True)
-    monkeypatch.chdir(tmp_path)
-    run("build-ngrams", shop, "--model", "./mine")
-    monkeypatch.chdir(shop)
-    run("ngrams", "rebuild", "shop")
-    assert registry.find("shop").recipe["model"] == str(STARTER_FILES)
 
 
 @pytest.mark.parametrize("harm", ["old", "cut", "damaged"])

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spd_lsp.completion.offer import can_be_offered, usable_completions, without_broken
-from spd_lsp.completion.ranking import Completion, Weights, beginnings, choose_completions, is_variant
+from spd_lsp.completion.context import build_context
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import OfferInputs, can_be_offered, make_offer, usable_completions, without_broken
+from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Weights, beginnings, choose_completions, is_variant
+from spd_lsp.decoding.superposed import DecodingResult, Draft
+from spd_lsp.settings import Settings
 from tests.completion.places import context_at
 
 LINE = context_at("line", "    ", "")
@@ -131,6 +135,17 @@ def test_each_place_goes_to_what_adds_most_to_the_line_and_to_its_word(drafts, n
 )
 def test_texts_that_differ_by_signs_at_the_end_are_variants(text, other, expected):
     assert is_variant(text, other) is is_variant(other, text) is expected
+
+
+def test_a_variant_of_a_better_draft_gives_way_to_another_text(tokens):
+    source = "x = "
+    context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
+    texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
+    said = {"rows\n": 0.5, "rows()\n": 0.3, "count\n": 0.1}
+    drafts = [Draft(tuple(tokens.encode(f" {text}")), math.log(p)) for text, p in said.items()]
+    inputs = OfferInputs(texts, [], dict, WITH_NGRAMS)
+    offer = make_offer(DecodingResult(drafts, 1, 1), inputs, Settings(drafts=2), explicit=True)
+    assert [one.text for one in offer.completions] == ["rows", "count"]
 
 
 def test_a_name_that_drafts_say_is_likelier_whether_or_not_they_are_shown():

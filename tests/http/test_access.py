@@ -21,13 +21,12 @@ from spd_lsp.extras import remedy_for
 from spd_lsp.http.access import parse_address, token_in
 from spd_lsp.http.app import MAX_BODY_BYTES
 from tests.http.http_server import HttpServer, run_server
-from tests.test_deep_json import DEEP, nested
 
 ASKED = json.dumps({"prompt": "import argparse\nparser = argparse.", "language": "python"})
 
 HOSTILE_BODIES = {
     "not JSON": ("{prompt: 1}", "to be JSON"),
-    "deep JSON": ('{"a":' + nested(DEEP) + "}", "nested deeply"),
+    "deep JSON": ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", "nested deeply"),
     "a number of 5000 digits": ('{"n":' + "9" * 5000 + "}", "to be JSON"),
     "an infinite number": ('{"n_predict":1e999}', "Expected `int`, got `float` - at `$.n_predict`"),
     "half an alternative": ('{"n":1.5}', "Expected `int`, got `float` - at `$.n`"),

@@ -161,13 +161,6 @@ async def test_a_folder_added_later_is_indexed_and_said_in_the_log_only(
     assert {table.name for table in registry.tables()} == {"first", "shop"}
 
 
-async def test_without_workspace_folders_the_root_is_the_folder(shop: Path, registry: Registry):
-    async with opened(registry, capabilities=MENU, rootUri=shop.as_uri()) as editor:
-        await until(lambda: told(editor))
-        assert editor.received("$/progress") == []
-    assert [table.roots for table in registry.tables()] == [(shop,)]
-
-
 async def test_a_cancelled_build_ends_at_once(shop: Path, registry: Registry):
     with registry.lock_for_build("shop"):  # the build waits
         async with opened(registry, shop) as editor:

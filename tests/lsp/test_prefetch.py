@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from spd_lsp.lsp import session
-from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, opened, result, texts, until
-from tests.lsp.test_server_process import process
-from tests.processes import TIMEOUT
+from tests.lsp.lsp_client import FakeCompleter, at, edit, editing, result, texts, until
 
 COMPLETION = "textDocument/completion"
 
@@ -132,27 +130,3 @@ async def test_nothing_is_read_in_what_is_excluded_or_closed(uri: str):
         editor.send(cursor(0, 4, uri))
         await asyncio.sleep(2 * session.PREFETCH_DELAY_SECONDS)
         assert not completer.prefetched
-
-
-LONG = "import argparse\n\n\n" + "".join(
-    f"def option_{number}(parser):\n    parser.add_argument('--option-{number}', type=int)\n\n\n"
-    for number in range(30)
-)
-
-
-@pytest.mark.slow
-async def test_the_first_completion_where_the_cursor_rested_reads_no_prompt(tmp_path: Path):
-    """Over real pipes, with the shipped model; at another place it reads hundreds of tokens."""
-    lines = LONG.count("\n")
-    source = f"{LONG}def last(parser):\n    parser.\n"
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path), "serve", "-v") as (child, editor):
-        assert child.stderr
-        await opened(editor, source)
-        editor.send(cursor(lines + 1, 11))
-        while b"prompt tokens read" not in (line := await asyncio.wait_for(child.stderr.readline(), TIMEOUT)):
-            assert line, "the server ended"
-        assert int(line.split(b" prompt tokens read")[0].split()[-1]) > 300
-        assert texts(await editor.request(COMPLETION, at(lines + 1, 11)))
-        assert (await editor.status())["lastTokensRead"] <= 3
-        assert texts(await editor.request(COMPLETION, at(lines // 2, 4)))
-        assert (await editor.status())["lastTokensRead"] > 100

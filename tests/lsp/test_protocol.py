@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, editing, frame, result, session
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, editing, result, session
 
 COMPLETION = "textDocument/completion"
 
@@ -78,16 +78,6 @@ async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
         assert (await editor.request(COMPLETION, at(1, 4)))["items"]
         assert "secret" not in caplog.text
         assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
-
-
-async def test_messages_in_pieces_are_read():
-    async with session(FakeCompleter()) as editor:
-        await editor.start()
-        reply = editor.expect("slow")
-        for byte in frame({"jsonrpc": "2.0", "id": "slow", "method": "spd-lsp/status", "params": None}):
-            editor.writer.write(bytes([byte]))
-            await asyncio.sleep(0)
-        assert "kind" in await result(reply)
 
 
 def _sent(method: str, params: Any = None, **more: Any) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import subprocess
 import sys
@@ -110,20 +108,6 @@ async def test_what_is_left_of_the_first_draft_does_not_wait_for_a_slow_model_wh
         fake.turns.release(9)
 
 
-async def test_a_late_answer_that_does_not_fit_is_not_shown():
-    fake = FakeCompleter("one", "two", held=True, steps=1)
-    async with editing(fake) as editor:
-        replies = [editor.send_request(COMPLETION, at(0, 4, 3))[1]]
-        await until(lambda: fake.steps_taken == 1)
-        editor.send(edit("z", 0, 4, 4))
-        replies.append(editor.send_request(COMPLETION, at(0, 5, 3))[1])
-        await editor.status()
-        fake.texts = ("ero",)
-        fake.turns.release(9)
-        assert await result(replies[0]) is None
-        assert texts(await result(replies[1])) == ["zero"]
-
-
 async def test_a_newer_request_answers_the_older_one_with_null_and_stops_it():
     fake = FakeCompleter(steps=1000, held=True)
     async with editing(fake) as editor:
@@ -155,34 +139,6 @@ async def test_whoever_switches_documents_waits_for_none_that_they_left():
         assert len(fake.requests) <= 2  # that of the first document had begun
 
 
-async def test_a_burst_of_edits_costs_one_decode():
-    fake = FakeCompleter()
-    async with editing(fake) as editor:
-        messages, replies = [], []
-        for n in range(8):
-            msg_id = f"burst-{n}"
-            replies.append(editor.expect(msg_id))
-            messages.append(edit("y", 0, 4 + n, 4 + n, version=2 + n))
-            messages.append({"jsonrpc": "2.0", "id": msg_id, "method": COMPLETION, "params": at(0, 5 + n, 3)})
-        editor.send(*messages)
-        answers = [await result(reply) for reply in replies]
-        assert answers[:-1] == [None] * 7
-        assert texts(answers[-1]) == ["y" * 8 + "one", "y" * 8 + "two"]
-        assert len(fake.requests) == 1
-
-
-async def test_shutdown_answers_what_runs_and_stops_it():
-    fake = FakeCompleter(steps=1000, held=True)
-    async with editing(fake) as editor:
-        _, reply = editor.send_request(COMPLETION, at(0, 4))
-        await until(lambda: fake.steps_taken == 1)
-        assert await editor.request("shutdown") is None
-        await asyncio.wait_for(reply, 20)
-        fake.turns.release(100)
-        await until(lambda: fake.ended)
-        assert fake.steps_taken <= 2
-
-
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", 12), ("utf-16", 10), ("utf-32", 9)])
 async def test_ranges_are_in_the_negotiated_units(encoding: str, word: int):
     fake = FakeCompleter("t()")
@@ -209,16 +165,6 @@ async def test_documents_of_any_uri_complete(uri: str, path: Path | None):
         editor.open("x = \n", uri)
         assert texts(await editor.request(COMPLETION, at(0, 4, uri=uri))) == ["one", "two"]
         assert fake.requests[0][3] == path
-
-
-async def test_a_document_that_was_never_opened_gets_nothing():
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        await editor.start_and_load()
-        assert await editor.request(COMPLETION, at(0, 0)) == {"isIncomplete": True, "items": []}
-        assert await editor.request(INLINE, at(0, 0)) == {"items": []}
-        assert (await editor.status())["reason"] == "the document is not open"
-        assert not fake.requests
 
 
 async def test_after_a_deletion_only_explicit_requests_are_answered():
@@ -252,14 +198,6 @@ async def test_an_error_in_the_completer_is_shown_once_and_leaves_the_server_ali
         assert "their_secret_code" not in message["message"] + caplog.text
         fake.error = None
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
-
-
-async def test_the_log_has_sizes_and_never_code(caplog: Any):
-    with caplog.at_level(logging.INFO, "spd_lsp"):
-        async with editing(FakeCompleter("secret_answer", seconds=0.118), text="secret_source = \n") as editor:
-            await editor.request(COMPLETION, at(0, 16))
-    assert "completion: 1 drafts, 3 passes, 7 prompt tokens, 0 of them read, 118 ms" in caplog.text
-    assert "secret" not in caplog.text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="on Windows os.kill may end the process")

@@ -14,7 +14,7 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from tests.conftest import STARTER
-from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, result, session, texts, until
+from tests.lsp.lsp_client import URI, Editor, FakeCompleter, at, edit, opened, session, texts, until
 from tests.lsp.test_server_process import COMPLETION, end, process
 from tests.processes import TIMEOUT
 
@@ -60,20 +60,6 @@ async def test_the_completer_gets_no_secrets_and_no_disabled_languages():
         assert fake.changes.keys() == {URI, OTHER}
 
 
-async def test_a_reloaded_model_gets_all_documents():
-    completers: list[FakeCompleter] = []
-
-    def load(settings: Any, report: Any) -> FakeCompleter:
-        completers.append(FakeCompleter())
-        return completers[-1]
-
-    async with session(load) as editor:
-        await opened(editor)
-        await until(lambda: URI in completers[0].changes)
-        editor.notify("spd-lsp/options", {"model": "owner/other"})
-        await until(lambda: len(completers) == 2 and URI in completers[1].changes)
-
-
 class Busy(FakeCompleter):
     """There is always more idle work."""
 
@@ -91,19 +77,6 @@ async def test_requests_are_answered_while_there_is_always_more_idle_work():
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["a"]
         before = fake.idle_slices
         await until(lambda: fake.idle_slices > before + 3)
-
-
-async def test_no_idle_work_runs_while_a_completion_does():
-    fake = Busy("a", held=True)
-    async with session(fake) as editor:
-        await opened(editor)
-        _, reply = editor.send_request(COMPLETION, at(0, 4))
-        await until(lambda: fake.steps_taken)
-        before = fake.idle_slices
-        await asyncio.sleep(0.1)
-        assert fake.idle_slices <= before + 1
-        fake.turns.release(9)
-        await result(reply)
 
 
 class Broken(FakeCompleter):
@@ -266,27 +239,6 @@ async def test_clients_that_can_watch_files_are_registered():
         (watcher,) = registered["registerOptions"]["watchers"]
         extensions = re.fullmatch(r"\*\*/\*\.\{(.*)\}", watcher["globPattern"])
         assert extensions and {"py", "ts", "go"} <= set(extensions[1].split(","))
-
-
-@pytest.mark.slow
-async def test_with_other_line_ends_completions_are_at_the_cursor(tmp_path: Path):
-    """Edits before and at the cursor included; what is inserted has line feeds, which editors make their own."""
-    text = f"{HABITS}class Élan:\n    pass\n\n\n{ASKED}\n    return zygote\n".replace("\n", "\r\n")
-    line, start = text.split("\r\n").index("    zygote = frob"), len("    zygote = ")
-    async with process("-m", "spd_lsp", "--data-dir", str(tmp_path / "data"), *SERVE) as (child, editor):
-        await served(editor)
-        editor.open(text)
-        editor.send(edit("\r\n", 0, 0, 0))
-        editor.send(edit("", line + 1, start, start + 4), edit("frob", line + 1, start, start))
-        items = (await editor.request(COMPLETION, at(line + 1, start + 4)))["items"]
-        assert any(item["textEdit"]["newText"].startswith(LEARNED) for item in items)
-        for item in items:
-            assert item["textEdit"]["range"] == {
-                "start": {"line": line + 1, "character": start},
-                "end": {"line": line + 1, "character": start + 4},
-            }
-            assert "\r" not in item["textEdit"]["newText"]
-        await leave(child, editor)
 
 
 @pytest.mark.slow

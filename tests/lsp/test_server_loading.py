@@ -327,26 +327,3 @@ async def test_a_client_that_answers_no_request_still_gets_its_model():
         await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
         await asyncio.wait_for(editor.ready(), TIMEOUT)
         assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered
-
-
-async def test_an_explicit_request_waits_for_the_model_but_not_forever(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.session.MAX_WAIT_FOR_MODEL", 0.01)
-    gate, load = gated(FakeCompleter())
-    async with session(load) as editor:
-        await editor.start()
-        editor.open("x = \n")
-        assert texts(await editor.request(COMPLETION, at(0, 4, 1))) == []
-        assert (await editor.status())["reason"] == "the model is loading"
-        gate.set()
-
-
-async def test_a_late_configuration_is_applied_when_it_arrives(monkeypatch: Any):
-    monkeypatch.setattr("spd_lsp.lsp.server.MAX_WAIT_FOR_CONFIGURATION", 0.01)
-    fake = FakeCompleter()
-    async with session(fake) as editor:
-        editor.unanswered = {"workspace/configuration"}
-        await editor.start_and_load(PULLS)
-        (asked,) = [m for m in editor.messages if m["method"] == "workspace/configuration"]
-        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"drafts": 7}]})
-        await until(lambda: fake.applied)
-        assert fake.applied == [Settings(drafts=7)]

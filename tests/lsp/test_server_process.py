@@ -1,10 +1,8 @@
-"""The server as a separate process: its stdout, how it exits, and the shipped model in two editors."""
+"""The server as a separate process: its stdout, how it exits, and how much it offers."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -97,18 +95,6 @@ async def test_only_the_protocol_is_on_stdout_and_no_code_in_the_log():
         assert "secret" not in told + (await child.stderr.read()).decode()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders")
-async def test_exit_ends_a_server_whose_model_is_read_for_ever(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    stuck = NOISY.replace('print("noise", flush=True)', f"open({str(tmp_path / 'pipe')!r})")
-    async with process("-c", stuck) as (child, editor):
-        await editor.start()
-        assert (await editor.status())["kind"] == "loading"
-        await editor.request("shutdown")
-        editor.notify("exit")
-        assert await end(child) == 0
-
-
 async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
     async with process("-c", NOISY) as (child, editor):
         await decoding(child, editor)
@@ -117,14 +103,6 @@ async def test_the_end_of_input_ends_the_server_in_the_middle_of_a_decode():
         assert await end(child) == 1
         assert child.stderr
         assert "Traceback" not in (await child.stderr.read()).decode()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX")
-async def test_an_interrupt_ends_the_server_at_once():
-    async with process("-c", NOISY) as (child, editor):
-        await decoding(child, editor)
-        child.send_signal(signal.SIGINT)
-        assert await end(child) == -signal.SIGINT
 
 
 async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path: Path):
@@ -151,30 +129,3 @@ async def test_the_server_exits_with_its_editor_while_its_input_is_still_open():
         assert await end(child) == 1
         assert child.stderr
         assert "has ended" in (await child.stderr.read()).decode()
-
-
-SOURCE = 'import os\n\n\ndef read(path):\n    """😀"""\n    with open(path) as file:\n        return file.\n'
-
-
-@pytest.mark.slow
-async def test_the_menu_and_ghost_text_of_the_bundled_model_are_the_same(tmp_path: Path):
-    place = at(6, 20, uri="file:///code/reader.py")
-    capabilities = {
-        "textDocument": {"completion": {}, "inlineCompletion": {}},
-        "window": {"workDoneProgress": True},
-    }
-    options = {"maxTokens": 8, "drafts": 2}
-    async with serving(tmp_path, capabilities=capabilities, initializationOptions=options) as (_, editor):
-        editor.open(SOURCE, "file:///code/reader.py")
-        menu = (await editor.request(COMPLETION, place))["items"]
-        assert 1 <= len(menu) <= 2
-        for item in menu:
-            assert item["textEdit"]["range"] == {"start": place["position"], "end": place["position"]}
-            assert item["textEdit"]["newText"].strip()
-        ghosts = (await editor.request("textDocument/inlineCompletion", place))["items"]
-        assert [ghost["insertText"] for ghost in ghosts] == [item["textEdit"]["newText"] for item in menu]
-        status = await editor.status()
-        assert status["kind"] == "normal"
-        assert 0 < status["lastPasses"] <= 8
-        assert not editor.received("window/showMessage")
-        assert editor.received("$/progress")[-1]["value"]["kind"] == "end"

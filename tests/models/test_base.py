@@ -119,13 +119,6 @@ def test_any_order_of_prompts_gives_what_cold_runs_give():
         engine.step([1], np.ones(1))
 
 
-def test_chunks_change_nothing_of_the_result():
-    ids = ids_of(300)
-    engine = Recorder()
-    np.testing.assert_array_equal(engine.prefill(ids), logits_after(ids))
-    assert engine.read_lengths == [64, 64, 64, 64, 44] and engine.positions_read == 300
-
-
 def test_a_stopped_prompt_ends_before_its_next_chunk_and_what_was_read_is_not_read_again():
     engine = Recorder()
     ids, left = ids_of(300), iter(range(2))

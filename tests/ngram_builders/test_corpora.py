@@ -24,7 +24,7 @@ from ngram_builders.scratch import read_record, write_record
 from ngram_builders.token_space import TokenSpace
 from spd_lsp.cli import main
 from tests.ngram_builders import byte_encoder
-from tests.ngram_builders.byte_encoder import END, VOCABULARY, make_crashing, make_failing, make_recording
+from tests.ngram_builders.byte_encoder import END, VOCABULARY, make_failing
 from tests.planted import lines
 
 pytest.importorskip("datatrove", reason="needs the extra `distributed`")
@@ -140,19 +140,6 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     written, record = in_one_task(tmp_path / "rows.jsonl", tmp_path)
     assert not [name for name, (_, secret) in held.items() if secret.encode() in b"".join(written)]
     assert record["masked"] >= len(held)
-
-
-@pytest.mark.slow
-def test_the_same_command_does_what_a_killed_worker_did_not(registry: Registry, sources: Path) -> None:
-    """No text of a task that was complete is tokenized again."""
-    run(registry, sources)
-    whole, notes = content(registry), sources.parent / "notes"
-    with pytest.raises(UserError, match=r"a worker was killed.*the same command goes on where this one stopped"):
-        run(registry, sources, make=partial(make_crashing, notes, "value_5"))
-    assert (before := notes.read_text().count("\n")) > 0
-    made = run(registry, sources, make=partial(make_recording, notes))
-    assert before < notes.read_text().count("\n") < before + made.files
-    assert content(registry) == whole
 
 
 @pytest.mark.slow

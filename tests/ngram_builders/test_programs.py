@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ngram_builders.programs import NEUTRAL_CWD, is_running, python
+from ngram_builders.programs import NEUTRAL_CWD, python
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs here are scripts of sh")
 
@@ -33,10 +32,3 @@ def test_a_module_runs_with_exactly_this_processs_import_path(
 def test_subprocesses_start_where_this_python_is_installed() -> None:
     assert Path(NEUTRAL_CWD).is_absolute()
     assert Path(sys.executable).is_relative_to(NEUTRAL_CWD)
-
-
-def test_processes_are_running_until_they_end() -> None:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    assert not is_running(process.pid)
-    assert all(map(is_running, (os.getpid(), 1, 0, -1, 10**30))), "what is no process id counts as running"

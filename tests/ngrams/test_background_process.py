@@ -8,10 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from ngram_builders.registry.ngram_table import NgramTable
-from spd_lsp.ngrams import background_process
 from spd_lsp.ngrams.background_process import Rebuilder
 from tests.processes import TIMEOUT
 
@@ -55,25 +52,6 @@ def test_one_that_failed_is_named_and_left_until_it_has_another_table():
     assert rebuilder.problems == ["n-gram table mine is outdated; run: spd-lsp ngrams rebuild mine"]
     rebuilder.update([table(table="two")])
     assert rebuilder.running is not None
-    finish(rebuilder)
-
-
-def test_one_that_wrote_nothing_is_repeated_after_a_pause(monkeypatch: pytest.MonkeyPatch):
-    """Somebody went to another branch, came back during the build, and goes there again."""
-    clock = [0.0]
-    monkeypatch.setattr(background_process, "monotonic", lambda: clock[0])
-    rebuilder = Rebuilder(python("pass"))
-    rebuilder.update([table()])
-    pauses = []
-    for _ in range(3):
-        finish(rebuilder)
-        assert rebuilder.update([table()]) == ["mine"]
-        ended = clock[0]
-        while rebuilder.running is None:
-            clock[0] += 1
-            rebuilder.update([table()])
-        pauses.append(clock[0] - ended)
-    assert pauses == [20, 20, 20] and not rebuilder.problems
     finish(rebuilder)
 
 

@@ -100,13 +100,6 @@ def knows_six(tmp_path):
     return Mixture([pool(table_of(tmp_path, [[1, 2, 3, 4, 5, KNOWN]]))], (1.0,))
 
 
-def favouring(token, top):
-    """The probabilities of a model whose likeliest token this is."""
-    p = np.full(VOCABULARY, (1 - top) / (VOCABULARY - 1))
-    p[token] = top
-    return p
-
-
 def test_only_what_may_follow_says_how_sure_a_model_is(knows_six):
     """Of two tokens that begin with what is typed one is all but certain, however unlikely both were."""
     p = np.full(VOCABULARY, -1.0)
@@ -138,30 +131,6 @@ def test_successors_are_what_followed_the_longest_known_context(tmp_path):
     assert mixture.successors([[9, 2]], 9).tolist() == [3, 5]
     assert mixture.successors([[1, 2], [4, 2]], 9).tolist() == [3, 5]
     assert mixture.successors([[9]], 9).tolist() == []
-
-
-def test_a_table_replaced_before_it_is_opened_serves_the_next_request_as_the_new_one(tmp_path, monkeypatch):
-    """The registry named the old table, and a build has swept it away since."""
-    registry, usual = Registry(tmp_path / "data"), Registry.tables_for
-
-    def install(*ids):
-        registry.install("mine", [lambda path: write_texts(path, [ids], VOCABULARY, fingerprint="f")])
-
-    def overtaken(self, *asked):
-        found = usual(self, *asked)
-        if self is not registry and not replaced:
-            replaced.append(install(1, 3))
-        return found
-
-    replaced: list[None] = []
-    install(1, 2)
-    registry.assign_workspace(tmp_path, [("mine", 0.5)])
-    monkeypatch.setattr(Registry, "tables_for", overtaken)
-    tables = ServingTables(Registry(registry.folder), "f")
-    assert tables.mixture_for(tmp_path / "a.py", "python") is None
-    mixture = tables.mixture_for(tmp_path / "a.py", "python")
-    assert mixture.successors([[1]], 4).tolist() == [3]
-    assert tables.problems == []
 
 
 def test_what_another_process_builds_and_chooses_serves_the_next_request(tmp_path):

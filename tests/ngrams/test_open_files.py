@@ -20,7 +20,6 @@ from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
-from ngram_builders.sources.rules.ignores import Exclusion
 from ngram_builders.token_space import with_boundaries
 from ngram_builders.tokenized_files import text_digest
 from spd_lsp.completion.context import normalize_newlines
@@ -389,13 +388,6 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
     assert files.tables["mine"].is_outdated
 
 
-def test_a_folder_that_cannot_be_listed_loses_nothing(files: OpenFiles, repository: Path, monkeypatch: Any):
-    found = [(str(repository), Exclusion("unreadable"))]
-    monkeypatch.setattr("spd_lsp.ngrams.table_files.walk_sources", lambda *_: iter(found))
-    rescan(files)
-    assert not len(held(files))
-
-
 def test_a_long_document_is_read_between_requests(files: OpenFiles, monkeypatch: Any):
     file = Path("/elsewhere/long.py")
     text = "".join(f"value_{i} = compute({i})\n" for i in range(2_000))
@@ -407,22 +399,6 @@ def test_a_long_document_is_read_between_requests(files: OpenFiles, monkeypatch:
     assert steps >= len(text) // 16_000
     files.set_active(opened(Path("/elsewhere/f.py"), "x"), 1)
     assert loose(files) == count([text])
-
-
-def test_a_document_that_changed_while_it_was_read_is_counted_as_it_is_now(files: OpenFiles):
-    file, text = Path("/elsewhere/long.py"), "x = [1, 2]\n" * 5_000
-    files.set_active(opened(file, text), len(text))
-    files.run_idle_work(0.0)
-    files.set_active(opened(file, text + "y = 2\n"), 0)
-    show(files, file, "z = 3\n" + text)
-    assert loose(files) == count(["z = 3\n" + text])
-
-
-def test_a_table_that_was_removed_is_let_go(files: OpenFiles, repository: Path):
-    show(files, repository / "a.py", "x = 1\n")
-    files.retain([])
-    assert not files.tables
-    assert loose(files) == count(["x = 1\n"])
 
 
 def test_an_edit_of_a_long_text_without_places_to_cut_waits_for_idle_time(tmp_path: Path):

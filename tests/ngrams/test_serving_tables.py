@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 import sys
 from collections import deque
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
@@ -76,11 +71,6 @@ def serving(tables: ServingTables, file: Path) -> Mixture:
     return found
 
 
-def answers(mixture: Mixture, histories: list[list[int]], candidates: Any) -> list[Any]:
-    p_n, heard = mixture.query.probabilities(mixture.contexts(histories), candidates)
-    return [p_n, heard > 0, mixture.successors(histories, 4)]
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "repository"
@@ -95,71 +85,6 @@ def registry(tmp_path: Path, root: Path) -> Registry:
     registry = Registry(tmp_path / "data")
     teach(root, registry)
     return registry
-
-
-@settings(max_examples=12, deadline=None)
-@given(seed=st.integers(0, 2**32))
-@pytest.mark.slow
-def test_the_answers_are_those_of_a_table_built_from_scratch(
-    tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
-    folder, chance = tmp_path_factory.mktemp("tables"), random.Random(seed)
-    root = folder / "repository"
-    root.mkdir()
-
-    def text() -> str:
-        return "".join(chance.choices(LINES, k=chance.choice((1, 5, 30))))
-
-    files = [root / f"{name}.py" for name in "abcd"]
-    for file in files[:3]:
-        file.write_text(text())
-    registry = Registry(folder / "data")
-    teach(root, registry)
-    tables = living(registry)
-    serving(tables, files[0])
-    opened_files: dict[Path, str] = {}
-    for _ in range(6):
-        file, kind = chance.choice(files), chance.choice(("disk", "buffer", "buffer", "delete", "cursor", "build"))
-        new = text()
-        if kind == "disk":
-            file.write_text(new + f"# {chance.random()}\n")
-        elif kind == "buffer":
-            show(tables, file, new)
-            opened_files[file] = new
-        elif (
-            kind == "delete"
-            and tables.open_files
-            and file not in opened_files
-            and any(other.exists() for other in files if other != file)  # a table needs one
-        ):
-            file.unlink(missing_ok=True)
-        elif kind == "build":
-            teach(root, registry)
-        elif tables.open_files:
-            tables.open_files.set_active(opened(file, new), chance.randrange(len(new)))
-            opened_files[file] = new
-    assert tables.open_files
-    tables.open_files.set_active(ELSEWHERE, 0)  # no line is left out
-    for file, content in opened_files.items():
-        file.write_text(content)
-        one = opened(file, content)
-        tables.open_files.update_documents({one.name: one})
-        tables.open_files.update_files([file])
-    serving(tables, files[0])
-    tables.open_files.tables["mine"].scan_soon()
-    settle(tables)
-    scratch = Registry(folder / "scratch")
-    teach(root, scratch)
-    seen = [tokens().encode(file.read_text()) for file in files if file.exists()]
-    histories = [[tokens().end_of_text, *ids][max(0, at - 6) : at + 1] for ids in seen for at in range(len(ids))]
-    histories = chance.sample(histories, min(40, len(histories))) + [
-        chance.choices(range(300), k=5) for _ in "abc"
-    ]
-    candidates = np.array(sorted({i for ids in seen for i in ids} | {5, tokens().end_of_text}))
-    mine = answers(serving(tables, files[0]), histories, candidates)
-    theirs = answers(serving(living(scratch), files[0]), histories, candidates)
-    for one, other in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def test_without_a_record_of_its_files_a_table_serves_as_it_was_built(registry: Registry, root: Path):
@@ -195,22 +120,6 @@ def test_the_tables_of_an_open_document_are_open_before_the_first_request(regist
     settle(tables)
     assert tables.open_files and "mine" in tables.open_files.tables
     assert [one.table.name for one in tables.tables] == ["mine"]
-
-
-def test_after_a_build_that_found_nothing_to_write_a_table_is_compared_with_its_files_anew(
-    registry: Registry, root: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Files were changed and changed back during the build; what had been counted of them must not stay."""
-    rebuilder = Rebuilder(lambda table: (sys.executable, "-c", "pass"))
-    tables = living(registry, rebuilder)
-    outgrow(tables, root, monkeypatch)
-    assert tables.open_files and rebuilder.running
-    (root / "c.py").unlink()
-    before = tables.open_files.tables["mine"]
-    rebuilder.running[1].wait(120)
-    settle(tables)  # nobody asks
-    assert tables.open_files.tables["mine"] is not before
-    assert not tables.open_files.tables["mine"].differences()
 
 
 def outgrow(tables: ServingTables, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

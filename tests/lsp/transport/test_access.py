@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.lsp.transport.access import bind, connect_to_socket, listen, socket_path
+from spd_lsp.lsp.transport.access import bind, connect_to_socket, listen
 from tests.lsp.transport.listeners import (
     OTHER_USER,
     as_other_user,
@@ -113,12 +113,6 @@ def test_an_editor_refuses_another_users_socket(public_folder: Path):
     bind(public_folder / "own.sock").close()
     with pytest.raises(UserError, match="a folder that only you can write to"):
         connect_to_socket(public_folder / "own.sock")
-
-
-def test_without_unix_sockets_the_way_through_ssh_is_named(monkeypatch):
-    monkeypatch.setattr("spd_lsp.lsp.transport.access._HAS_UNIX_SOCKETS", False)
-    with pytest.raises(UserError, match="ssh HOST spd-lsp connect"):
-        socket_path(None)
 
 
 async def test_connect_check_only_checks_that_the_server_is_there(tmp_path):

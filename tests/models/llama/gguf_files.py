@@ -17,8 +17,7 @@ from tests.conftest import STARTER_FILE, STARTER_FILES
 from tests.pre_tokenizers import PATTERNS, pre_tokenizer
 
 WIDTH, LAYERS, HEADS, KEY_HEADS, FEED_FORWARD, CONTEXT = 256, 2, 4, 2, 256, 1024
-HYBRIDS = ("lfm2", "granitehybrid")  # the first layer of which has a state: of a convolution, of Mamba 2
-STATEFUL = (*HYBRIDS, "mamba2")  # all layers of which have one, and nothing else
+STATEFUL = ("lfm2", "granitehybrid")  # the first layer of which has a state: of a convolution, of Mamba 2
 CONVOLVED, INNER, STATE, STATE_HEADS = 4, 512, 16, 8
 SHAPE = {  # in transformers
     "vocab_size": 16384,
@@ -89,11 +88,11 @@ def write_gguf(
     writer.add_block_count(over.get("layers", LAYERS))
     writer.add_feed_forward_length(FEED_FORWARD)
     writer.add_head_count(HEADS)
-    is_hybrid = architecture in HYBRIDS
-    writer.add_head_count_kv([0, *[KEY_HEADS] * (LAYERS - 1)] if is_hybrid else over.get("key_heads", KEY_HEADS))
+    has_state = architecture in STATEFUL
+    writer.add_head_count_kv([0, *[KEY_HEADS] * (LAYERS - 1)] if has_state else over.get("key_heads", KEY_HEADS))
     if architecture == "lfm2":
         writer.add_shortconv_l_cache(CONVOLVED)
-    elif architecture in STATEFUL:
+    elif has_state:
         writer.add_ssm_conv_kernel(CONVOLVED)
         writer.add_ssm_inner_size(INNER)
         writer.add_ssm_state_size(STATE)
@@ -156,7 +155,7 @@ def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:
     if architecture == "lfm2":
         shapes["token_embd_norm.weight"] = shapes.pop("output_norm.weight")
     for layer in range(LAYERS):
-        if architecture == "mamba2" or (architecture in HYBRIDS and layer == 0):
+        if architecture in STATEFUL and layer == 0:
             mixer = _state_shapes(architecture)
         else:
             mixer = {
@@ -175,8 +174,6 @@ def _shapes(architecture: str, size: int) -> dict[str, tuple[int, ...]]:
             "ffn_up": (FEED_FORWARD, WIDTH),
             "ffn_down": (WIDTH, FEED_FORWARD),
         }
-        if architecture == "mamba2":
-            own = {"attn_norm": own["attn_norm"]}
         shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in own.items()}
         if architecture == "qwen2":
             biases = {"attn_q": WIDTH, "attn_k": keys, "attn_v": keys}

@@ -29,11 +29,6 @@ def file(gguf_folder):
     return gguf_folder / "Q8_0.gguf"
 
 
-@pytest.fixture(scope="module")
-def real_tokens(real_model):
-    return ModelTokenizer(real_model)
-
-
 @pytest.mark.parametrize(
     "pre, patterns",
     [("qwen2", "Qwen"), ("llama-bpe", "Llama 3"), ("starcoder", "StarCoder"), ("gpt-2", "GPT-2")],
@@ -52,18 +47,6 @@ def test_the_bytes_of_ids_are_the_text(file):
     for text in (*CODE, *ODD):
         assert tokens.bytes_of(tokens.encode(text)) == text.encode()
         assert not any(map(tokens.ends, tokens.encode(text)))
-
-
-@pytest.mark.slow
-def test_the_bytes_of_ids_are_the_text_with_models_that_people_have(real_tokens):
-    for text in (*CODE, *ODD):
-        assert real_tokens.bytes_of(real_tokens.encode(text)) == text.encode()
-    assert real_tokens.end_of_text in real_tokens.specials
-
-
-def test_half_of_a_surrogate_pair_is_another_character(file):
-    tokens = ModelTokenizer(file)
-    assert tokens.encode("a\ud800b") == tokens.encode("a?b")
 
 
 def test_marks_are_found_by_name(file):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    DeepseekV3Config,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
@@ -40,23 +39,6 @@ HEAD = {**SMALL, "head_dim": 8}
 NO_PADDING = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 OLD = {"vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 512}
 ONE_KEY_A_HEAD = {name: value for name, value in SMALL.items() if name != "num_key_value_heads"}
-EXPERTS = {
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "n_shared_experts": 1,
-    "moe_intermediate_size": 16,
-    "first_k_dense_replace": 1,
-}
-LATENT = {
-    "num_key_value_heads": 4,
-    "q_lora_rank": None,
-    "kv_lora_rank": 16,
-    "qk_rope_head_dim": 8,
-    "qk_nope_head_dim": 8,
-    "v_head_dim": 8,
-}
 FAMILIES = {
     "llama": LlamaConfig(**SMALL),
     "qwen2": Qwen2Config(**SMALL),
@@ -84,7 +66,6 @@ FAMILIES = {
         position_embedding_type="rope",
     ),
     "smollm 3": SmolLM3Config(**NO_PADDING, no_rope_layers=[1, 0]),
-    "deepseek": DeepseekV3Config(**{**SMALL, **EXPERTS, **LATENT}),
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -44,15 +46,29 @@ def llama_server(model: Path = STARTER_FILE, port: int = 0) -> Iterator[tuple[st
         process.stdout.close()
 
 
+def self_signed(folder: Path) -> Path:
+    """A file with a certificate for 127.0.0.1, and its key."""
+    if not (openssl := shutil.which("openssl")):
+        pytest.skip("needs openssl")
+    file, key = folder / "certificate.pem", folder / "key.pem"
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    made = (openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", file)
+    subprocess.run([*made, *names], check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + key.read_bytes())
+    return file
+
+
 class Server(ThreadingHTTPServer):
     """One that says nothing of connections that end early."""
 
     def handle_error(self, *arguments: Any) -> None:
-        """They do where a client leaves."""
+        """They do where a client knows no certificate, or leaves."""
 
 
 @contextmanager
-def told_server(answer: Callable[[str, Any], Any]) -> Iterator[tuple[str, list[Any]]]:
+def told_server(
+    answer: Callable[[str, Any], Any], certificate: Path | None = None
+) -> Iterator[tuple[str, list[Any]]]:
     """The address of a server that answers `answer(path, body)`, and what it was sent: path, headers, body.
 
     An answer is a status, a content and perhaps a header.
@@ -75,10 +91,14 @@ def told_server(answer: Callable[[str, Any], Any]) -> Iterator[tuple[str, list[A
             """Say nothing."""
 
     server = Server(("127.0.0.1", 0), Handler)
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", sent
+        yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_port}", sent
     finally:
         server.shutdown()
         server.server_close()

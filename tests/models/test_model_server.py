@@ -5,17 +5,21 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.models import model_server
 from spd_lsp.models.model_server import KEY_VARIABLE, ModelServer, Question, Token, key_in
 from tests.http.http_server import run_server
-from tests.models.model_servers import llama_server, told_server
+from tests.models.model_servers import llama_server, self_signed, told_server
 
 BEFORE = "import argparse\n\n\ndef main():\n    parser = argparse."
 QUESTION = Question(BEFORE, "\n    args = parser.parse_args()\n", 3, 16, ("\n",))
@@ -37,7 +41,8 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
         yield server.url, server.token
 
 
-@pytest.mark.parametrize(("path", "after"), [("", QUESTION.after), ("/v1", "")])
+@pytest.mark.parametrize("path", ["", "/v1"])
+@pytest.mark.parametrize("after", [QUESTION.after, ""])
 def test_llama_cpp_tells_different_texts_the_likeliest_first_and_each_token_s_probability(
     llama: str, path: str, after: str
 ):
@@ -72,14 +77,48 @@ HOSTILE = {
     "an error": (500, b'{"error": {"message": "out of memory"}}'),
     "another address": (302, b""),
     "no JSON": (200, b"<html>"),
+    "nothing": (200, b""),
+    "no text": (200, b"{}"),
+    "a list of nothing": (200, b"[]"),
+    "no choices": (200, b'{"choices": []}'),
     "choices of nothing": (200, b'{"choices": [null]}'),
+    "choices that are none": (200, b'{"choices": 5}'),
+    "choices by name": (200, b'{"choices": {"text": "x"}}'),
+    "a number": (200, b"5"),
+    "null": (200, b"null"),
+    "a text": (200, b'"content"'),
+    "a list of texts": (200, b'["content"]'),
+    "a list of lists": (200, b"[[]]"),
     "depth": (200, b"[" * 100_000),
+    "wrong types": (200, _one(completion_probabilities=5)),
     "texts for tokens": (200, _one(completion_probabilities=["x"])),
+    "tokens of a list": (200, _one(completion_probabilities={"x": 1})),
+    "logprobs that are a list": (200, _one(logprobs=[1])),
+    "logprobs that are a number": (200, _one(logprobs=5)),
+    "logprobs of other lengths": (200, _one(logprobs={"tokens": ["x"], "token_logprobs": []})),
+    "tokens that are numbers": (200, _one(logprobs={"tokens": [5], "token_logprobs": [-1]})),
+    "places that are lists": (
+        200,
+        _one(logprobs={"tokens": ["x"], "token_logprobs": [-1], "top_logprobs": [[1]]}),
+    ),
     "no bytes": (200, _probabilities(bytes=[300])),
+    "bytes that are a number": (200, _probabilities(bytes=200_000_000)),
+    "bytes that are a text": (200, _probabilities(bytes="x")),
+    "a token that is a number": (200, _probabilities(token=5)),
+    "a logprob that is none": (200, _probabilities(logprob=None)),
+    "a logprob that is a list": (200, _probabilities(logprob=[])),
     "a logprob beyond floats": (200, _probabilities(logprob=10**400)),
+    "others that are a number": (200, _probabilities(top_logprobs=5)),
+    "others that are numbers": (200, _probabilities(top_logprobs=[5])),
     "half a character in a token": (200, _probabilities(token="\ud800")),
+    "content that is a list": (200, b'{"content": ["x"]}'),
+    "content that is a number": (200, b'{"content": 5}'),
+    "content that is null": (200, b'{"content": null}'),
+    "a probability below none": (200, _one(probability=-1)),
+    "a probability that is a text": (200, _one(probability="likely")),
     "half": (200, b'{"content": "x'),
     "zipped": (200, gzip.compress(b'{"content": "x"}')),
+    "not in UTF-8": (200, b'{"content": "\xe9"}'),
     "too much": (200, b'{"content": "x", "more": "' + b"x" * (1 << 20) + b'"}'),
     "no such length": (200, b'{"content": "x"}', ("Content-Length", "5x")),
 }
@@ -100,8 +139,10 @@ def test_a_server_that_answers_nonsense_is_left_alone_for_a_while(answer: Any):
 
 HUGE = {
     "tokens": _one(completion_probabilities=[{"token": "x", "logprob": -1, "top_logprobs": []}] * 15_000),
+    "others": _probabilities(top_logprobs=[{"token": "x", "logprob": -1}] * 20_000),
     "choices": json.dumps({"choices": [{"text": "x"}] * 60_000}).encode(),
     "a text": _one(content="x" * 1_000_000),
+    "a token": _probabilities(token="x" * 1_000_000),
 }
 
 
@@ -113,6 +154,37 @@ def test_no_more_of_an_answer_is_taken_than_was_asked_for(answer: bytes):
     for one in written:
         assert len(one.tokens) <= 17 and len(one.text) <= 17 * 128
         assert all(len(token.others) <= 3 for token in one.tokens)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_a_server_with_tls_may_take_its_time_and_who_leaves_ends_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+):
+    class Left(Exception):
+        pass
+
+    def answer(path: str, body: object) -> tuple[int, bytes]:
+        time.sleep(seconds)
+        return 200, b'{"content": "x = 1", "stop_type": "word"}'
+
+    def leave() -> None:
+        if time.monotonic() > began + seconds / 2:
+            raise Left
+
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with told_server(answer, certificate) as (address, _):
+        server = ModelServer(address)
+        began = time.monotonic()
+        assert [one.text for one in server.write(QUESTION, nothing)] == [b"x = 1"] and not server.problem
+        began = time.monotonic()
+        if seconds:
+            with pytest.raises(Left):
+                server.write(QUESTION, leave)
+            assert time.monotonic() - began < seconds
+        monkeypatch.delenv("SSL_CERT_FILE")
+        unknown = ModelServer(address)
+        assert unknown.write(QUESTION, nothing) == [] and "certificate verify failed" in unknown.problem
 
 
 def test_probabilities_are_never_more_than_one_nor_no_numbers():
@@ -150,6 +222,32 @@ def test_who_leaves_ends_the_request():
             server.write(QUESTION, leave)
         left.set()
     assert server.problem == "", "the server is not to blame"
+
+
+@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def test_a_server_that_sends_a_byte_now_and_then_does_not_hold_the_worker(
+    begun: bytes, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(model_server, "_ANSWER_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            peer = listener.accept()[0]
+            with suppress(OSError), peer:
+                peer.sendall(begun)
+                for _ in range(400):
+                    peer.sendall(b"x")
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        server = ModelServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        asking = threading.Thread(target=server.write, args=(QUESTION, nothing), daemon=True)
+        asking.start()
+        asking.join(10)
+        assert not asking.is_alive(), "twenty seconds were to go"
+        assert server.problem
+        thread.join()
 
 
 def test_the_key_is_of_a_variable_or_of_a_file_that_only_its_user_reads(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from ngram_builders.sources.language_ids import language_of
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.open_documents import exported_names
+from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument, exported_names
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
@@ -86,6 +87,34 @@ def test_an_ignored_module_and_a_line_with_a_secret_bring_no_names(offered):
     files = {".gitignore": "util.py\n", "app/util.py": MODULE, "app/keys.py": "x = 1\n" * 9 + secret}
     found = offered(files, "app/main.py", "from . import keys, util\n\nprint(util.zygo")
     assert not any(text.startswith("morphic") for text in found)
+
+
+class CountedStates(dict):
+    """A table's files, of which there are none; counts how often one is looked for."""
+
+    lookups = 0
+
+    def __contains__(self, path: object) -> bool:
+        self.lookups += 1
+        return super().__contains__(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from " + " ".join(f"{{}}a{n}" for n in range(40)) + " import " + " ".join(f"{{}}b{n}" for n in range(40)),
+        "import {}" + "/a" * 190,
+        "import " + " ".join(f"{{}}c{n}/a/a/a" for n in range(30)),
+    ],
+)
+def test_a_file_crafted_to_import_thousands_of_modules_is_searched_within_limits(line, tmp_path):
+    place = tmp_path.joinpath(*["deep"] * 100, "main.py")
+    states = CountedStates()
+    table = SimpleNamespace(table=SimpleNamespace(roots=[tmp_path]), states=states)
+    text = "".join(line.replace("{}", f"m{number}_") + "\n" for number in range(100))
+    document = OpenDocument(str(place), None, "python", text)
+    assert not ImportedModules(SimpleNamespace(tables={"mine": table})).paths(document)
+    assert 0 < states.lookups < 500_000
 
 
 MODELS = """from .base import Model, register

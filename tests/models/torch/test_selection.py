@@ -1,4 +1,4 @@
-"""Candidates are selected where the logits are: the drafts are those of whole rows."""
+"""Candidates are selected where the logits are: the drafts are those of whole rows, and little is copied."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.logits import Wanted, top
+from spd_lsp.models.torch import engine as module
 from spd_lsp.models.torch.engine import TransformersEngine, answers
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
@@ -78,6 +79,44 @@ def test_drafts_are_those_of_whole_rows(network, rule, has_ngrams):
     for number, prompt in enumerate(prompts):
         asked = prompt[:-12], ngrams, 8 if number % 2 else 3, 7
         assert_same(*[drafts_of(engine, *asked, **RULES[rule]) for engine in (selecting, whole)])
+
+
+@pytest.fixture
+def copies(monkeypatch):
+    """The bytes of each copy to the host."""
+    sizes: list[int] = []
+
+    def watch(name):
+        original = getattr(torch.Tensor, name)
+
+        def watched(tensor):
+            sizes.append(tensor.nbytes)
+            return original(tensor)
+
+        monkeypatch.setattr(torch.Tensor, name, watched)
+
+    watch("cpu")
+    watch("tolist")
+    return sizes
+
+
+@pytest.mark.parametrize("k", [3, 8])
+def test_a_step_copies_little_once(network, copies, k):
+    """One copy a pass: of the likeliest tokens and those that n-grams ask for, and not of the vocabulary."""
+    prompts = texts()
+    engine, ngrams = TransformersEngine(network), counted(prompts[:10])
+    engine.prefill(prompts[11])
+    assert copies[-1] == 4 * VOCABULARY
+    copies.clear()
+    result = drafts_of(engine, prompts[11], ngrams, k)
+    assert result.passes > 5
+    assert len(copies) == result.passes - 1
+    likeliest = 20 + module._SPARE
+    most_asked = 20 * k  # of one pool
+    assert max(copies) <= 4 * (2 * likeliest + 1 + most_asked)
+    copies.clear()
+    drafts_of(engine, prompts[11], None, k)
+    assert set(copies) == {4 * (2 * likeliest + 1)}
 
 
 def test_of_equally_likely_tokens_the_first_are_selected():

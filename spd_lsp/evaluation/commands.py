@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,7 @@ from spd_lsp.command_options import Choices, model_options, print_status
 from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
-_ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
 _MAX_DRAFTS = 16
-_OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
 _repositories = click.argument(
     "repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -46,10 +45,9 @@ def evaluate() -> None:
 @_max_tokens(24)
 @click.option(
     "--arms",
-    default=_ARMS,
+    default="superposed,best-first,greedy,nucleus,beam,paper",
     metavar="A,B,...",
-    help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file. "
-    "VALUE/VALUE tries both.",
+    help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file.",
 )
 @click.option(
     "--priors",
@@ -61,7 +59,7 @@ def evaluate() -> None:
     "--against",
     default="greedy,nucleus,beam",
     metavar="A,B,...",
-    help="Baselines of the paired comparisons. They use the same prior unless @ names one.",
+    help="Baselines of the paired comparisons. They use the same prior.",
 )
 @click.option("--examples", type=click.IntRange(min=1), help="Maximum number of examples in total.")
 @click.option(
@@ -90,8 +88,6 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
 
     # 1. Read what can be wrong before anything that takes long.
     arms = parse_arms(_split(options["arms"]), _split(options["priors"]))
-    if options["arms"] == _ARMS:
-        arms += parse_arms(_OTHER_PRIORS, [])
     packages = read_packages(repos)
     examples = sample_examples(packages, options["seed"], options["files"], options["language"])
     if options["primary"]:
@@ -194,18 +190,17 @@ def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -
     help="Decoders to compare, as for `eval quality`.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
-@click.option("--seed", type=int, default=0, help="Random seed of --limit.")
 @click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
-def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code: bool, **options: Any) -> None:
+def infilling(benchmark: Path, arms: str, limit: int | None, run_code: bool, **options: Any) -> None:
     """Fill gaps in programs and run their tests.
 
-    FILE is the single-line or multi-line file of HumanEval-Infilling. The completed programs run with your
+    FILE is the single-line file of HumanEval-Infilling. The completed programs run with your
     permissions, within limits of time and memory. On Linux on x86-64 they cannot use the network, reach other
     processes or write files.
     """
     from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report
     from spd_lsp.evaluation.infilling.sandbox import is_confined
-    from spd_lsp.evaluation.infilling.tasks import read_tasks, sample_tasks
+    from spd_lsp.evaluation.infilling.tasks import read_tasks
     from spd_lsp.evaluation.quality.arms import parse_arms
     from spd_lsp.evaluation.quality.run import open_runner
 
@@ -213,7 +208,9 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
         raise UserError("this runs programs that a model wrote, on this machine; if you want that, add --run-code")
     if not is_confined():
         print_status("only limits hold here: what the model writes can reach files, processes and the network")
-    tasks = sample_tasks(read_tasks(benchmark), limit, seed)
+    tasks = read_tasks(benchmark)
+    drawn = random.Random(0).sample(range(len(tasks)), len(tasks))[:limit]  # more of them include fewer
+    tasks = [tasks[number] for number in sorted(drawn)]
     asked = parse_arms(_split(arms), ["none"])
     runner = open_runner(Settings(**options), print_status, context_tokens=WHOLE_PROGRAM)
     records = []
@@ -229,7 +226,6 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
 @model_options
 @_drafts
 @click.option("--examples", default=40, help="Maximum number of held-out passages per repository.")
-@click.option("--prose", is_flag=True, help="Use documentation (.md, .rst, .txt, METADATA) instead of Python.")
 @click.option(
     "--part",
     "parts",
@@ -237,9 +233,7 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
     metavar="PART",
     help="Run only this part: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
 )
-def paper(
-    repos: tuple[Path, ...], model: str, device: str, prose: bool, parts: tuple[str, ...], **numbers: int
-) -> None:
+def paper(repos: tuple[Path, ...], model: str, device: str, parts: tuple[str, ...], **numbers: int) -> None:
     """Repeat the experiments of the paper on Superposed Decoding.
 
     One file in six supplies the passages, the others supply n-grams. The model judges its own drafts.
@@ -252,7 +246,7 @@ def paper(
     if unknown := [part for part in parts if part not in PARTS]:
         raise UserError(f"--part takes {', '.join(PARTS)}, not {unknown[0]!r}")
     folder = locate(model, print_status)
-    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"], prose=prose)
+    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"])
     engine = load(folder, device, print_status)
     files = len({passage.group for passage in passages})
     click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}")

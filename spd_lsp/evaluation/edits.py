@@ -11,10 +11,10 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
@@ -77,47 +77,37 @@ class File:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """What was proposed after a change."""
 
-    repo: str
-    file: str
+    group: tuple[str, str]  # repository and file
     made: int  # changes like it, itself included; 0 after whole lines, blanks or brackets
     left: int  # changes like it that the author made afterwards
-    right: list[bool] = field(default_factory=list)  # of each proposal, best first
+    right: bool | None  # whether the first proposal is; None: nothing was proposed
 
 
 def replay(repo: Path, most: int) -> Iterator[Moment]:
     """The moments of the newest commits of a repository."""
     for commit in _read_commits(repo, most):
         files = [file for path, *names in commit if (file := _file(repo, path, *names)).steps]
-        if len(files) <= _MAX_FILES:
-            yield from _replay(str(repo), files)
-
-
-def _replay(repo: str, files: Sequence[File]) -> Iterator[Moment]:
-    session = Session()
-    made: list[set[tuple[str, str]]] = []
-    session.see({file.name: file.text for file in files})
-    for file in files:
-        while file.steps:
-            step = file.steps.pop(0)
-            file.make(step)
-            session.see({one.name: one.text for one in files})
-            keys = _keys(step)
-            left = sum(bool(keys & _keys(one)) for other in files for one in other.steps)
-            made.append(keys)
-            moment = Moment(repo, file.name, sum(bool(keys & one) for one in made), left)
-            for start, end, text in session.proposals():
-                moment.right.append(file.wants(start, file.text[:start] + text + file.text[end:]))
-            yield moment
-
-
-def _language(path: str) -> str:
-    """The language of a file that is looked at, else an empty string."""
-    language = LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:], "")
-    return language if language in _LANGUAGES and not _GENERATED.search(path) else ""
+        if len(files) > _MAX_FILES:
+            continue
+        session = Session()
+        made: list[set[tuple[str, str]]] = []
+        session.see({file.name: file.text for file in files})
+        for file in files:
+            while file.steps:
+                step = file.steps.pop(0)
+                file.make(step)
+                session.see({one.name: one.text for one in files})
+                keys = _keys(step)
+                made.append(keys)
+                alike = sum(bool(keys & one) for one in made)
+                left = sum(bool(keys & _keys(one)) for other in files for one in other.steps)
+                right = None
+                for start, end, text in session.proposals()[:1]:
+                    right = file.wants(start, file.text[:start] + text + file.text[end:])
+                yield Moment((str(repo), file.name), alike, left, right)
 
 
 def _read_commits(repo: Path, most: int) -> list[list[tuple[str, str, str]]]:
@@ -131,16 +121,19 @@ def _read_commits(repo: Path, most: int) -> list[list[tuple[str, str, str]]]:
         fields, _, path = line.partition("\t")
         if line.startswith(_COMMIT):
             commits.append([])
-        elif _language(path):
+        elif not _GENERATED.search(path):
             _, _, before, after, *_ = fields.split()
             commits[-1].append((path, before, after))
     return commits
 
 
 def _file(repo: Path, path: str, *names: str) -> File:
-    """A file before a commit, without any step if there are more than a person makes."""
-    before, after = (_read_blob(repo, name) for name in names)
-    steps = list(_steps(before, after)) if before and after else []
+    """A file before a commit, without any step if it is large or no text, or there are more than a person makes."""
+    blobs = [_git(repo, "cat-file", "blob", name) for name in names]
+    before, after = (data.decode("utf-8", "replace").replace("\r\n", "\n") for data in blobs)
+    if max(map(len, blobs)) >= _MAX_FILE or "\ufffd" in before + after or not (before and after):
+        return File(path, "", [])
+    steps = list(_steps(before, after))
     return File(path, before, steps if len(steps) <= _MAX_STEPS else [])
 
 
@@ -152,13 +145,6 @@ def _git(repo: Path, *arguments: str) -> bytes:
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{repo} has no git history that can be read; name the folder of a clone") from error
     return done.stdout
-
-
-def _read_blob(repo: Path, name: str) -> str:
-    """The text of a stored file; empty if it is large or no text."""
-    data = _git(repo, "cat-file", "blob", name)
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    return "" if len(data) >= _MAX_FILE or "\ufffd" in text else text
 
 
 def _steps(before: str, after: str) -> Iterator[_Step]:
@@ -208,9 +194,8 @@ def _keys(step: _Step) -> set[tuple[str, str]]:
 def _general(hunk: Hunk) -> tuple[str, str]:
     """A change without the words that it keeps."""
     olds, news = tokenize(hunk.old), tokenize(hunk.new)
-    kept = {
-        word: f"\0{n}" for n, word in enumerate(dict.fromkeys(w for w in olds if w in news and w.isidentifier()))
-    }
+    words = dict.fromkeys(word for word in olds if word in news and word.isidentifier())
+    kept = {word: f"\0{n}" for n, word in enumerate(words)}
     return "".join(kept.get(word, word) for word in olds), "".join(kept.get(word, word) for word in news)
 
 
@@ -223,18 +208,12 @@ def _line(text: str, at: int) -> tuple[int, str]:
 def describe_edits(repos: Sequence[Path], commits: int) -> Iterator[str]:
     """What is measured on the newest commits of repositories, as lines with 95 % intervals."""
     moments = [moment for repo in repos for moment in replay(repo, commits)]
-    shown = [one for one in moments if one.right]
-    repeated = [(one, one.right[:1] == [True]) for one in moments if one.left]
-    others = [(one, not one.right) for one in moments if not one.left]
     shares = {
-        "first proposals right": [(one, one.right[0]) for one in shown],
-        "all proposals right": [(one, right) for one in shown for right in one.right],
-        "recall after changes that are repeated": repeated,
-        "recall after two like ones or more": [(one, right) for one, right in repeated if one.made > 1],
-        "silent after other changes": others,
-        "silent after other changes within lines": [(one, silent) for one, silent in others if one.made],
+        "first proposals right": [(one, one.right) for one in moments if one.right is not None],
+        "recall after two like ones or more": [(m, m.right is True) for m in moments if m.left and m.made > 1],
+        "silent after other changes": [(one, one.right is None) for one in moments if not one.left],
     }
     for name, cases in shares.items():
-        groups = [(moment.repo, moment.file) for moment, _ in cases]
+        groups = [moment.group for moment, _ in cases]
         share = f"{mean_intervals([[value] for _, value in cases], groups)[0]:.3f}, " if cases else ""
         yield f"{name}: {share}{len(cases)} cases"

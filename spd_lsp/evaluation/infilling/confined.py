@@ -15,6 +15,7 @@ import platform
 import resource
 import struct
 import sys
+from contextlib import suppress
 
 # System calls of Linux on x86-64.
 _ALLOWED = {
@@ -39,27 +40,8 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # EPERM
 _Instruction = tuple[int, int, int, int]  # what to do, how many to skip if so and if not, and with what
 
 
-class _Program(ctypes.Structure):
-    """A filter as the kernel takes it."""
-
+class _Program(ctypes.Structure):  # a filter as the kernel takes it
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
-def _limit(cpu_seconds: int, memory_bytes: int) -> None:
-    """Bound what the program may use."""
-    limits = {
-        resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_AS: memory_bytes,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NPROC: 0,  # no bound for root
-        resource.RLIMIT_NOFILE: 64,
-    }
-    for kind, most in limits.items():
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (OSError, ValueError):  # macOS has no limit of memory
-            continue
 
 
 def _filter() -> list[_Instruction]:
@@ -86,7 +68,17 @@ def _refuse_calls() -> None:
 
 
 def _main(cpu_seconds: str, memory_bytes: str, status: str) -> None:
-    _limit(int(cpu_seconds), int(memory_bytes))
+    limits = {
+        resource.RLIMIT_CPU: int(cpu_seconds),
+        resource.RLIMIT_AS: int(memory_bytes),
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: 0,  # no bound for root
+        resource.RLIMIT_NOFILE: 64,
+    }
+    for kind, most in limits.items():
+        with suppress(OSError, ValueError):  # macOS has no limit of memory
+            resource.setrlimit(kind, (most, most))
     source = sys.stdin.buffer.read()
     _refuse_calls()
     exec(compile(source, "program", "exec"), {"__name__": "__main__"})

@@ -1,4 +1,4 @@
-"""The tasks of HumanEval-Infilling: programs with a gap of whole lines, and tests for what fills it.
+"""The single-line tasks of HumanEval-Infilling: programs with a gap of a line, and tests for what fills it.
 
 Bavarian et al., "Efficient Training of Language Models to Fill in the Middle", 2022. In: the benchmark's file,
 which is no part of this project. Out: tasks, and the programs that drafts make of them.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,11 +33,6 @@ class Task:
         return self.name.partition("/")[2].rpartition("/")[0]
 
     @property
-    def is_line(self) -> bool:
-        """Whether one line is missing, which is the benchmark's to say, not the solution's."""
-        return self.name.startswith("SingleLine")
-
-    @property
     def source(self) -> str:
         """The document in which the cursor stands, behind `before`."""
         return f"{self.before}\n{self.below}"
@@ -50,21 +43,16 @@ class Task:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the benchmark's file of single lines or of several lines; raise UserError for any other."""
+    """Read the benchmark's file of single lines; raise UserError for any other."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
         tasks = [Task(*(str(row[name]) for name in _FIELDS)) for row in rows]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} is not a file of HumanEval-Infilling ({error!r}); give one of its .jsonl.gz"
-        ) from error
-    if not tasks or not all(task.before.endswith("\n") and task.solution.endswith("\n") for task in tasks):
-        raise UserError(f"{path} has no gaps of whole lines; give the file of single lines or of multiple lines")
+        raise UserError(f"{path} is not a file of HumanEval-Infilling ({error!r}); give its .jsonl.gz") from error
+    if not tasks or not all(
+        one.name.startswith("SingleLine") and one.before.endswith("\n") and one.solution.endswith("\n")
+        for one in tasks
+    ):
+        raise UserError(f"{path} has no gaps of single lines; give HumanEval-SingleLineInfilling.jsonl.gz")
     return [replace(task, solution=task.solution.rstrip()) for task in tasks]
-
-
-def sample_tasks(tasks: Sequence[Task], limit: int | None, seed: int) -> list[Task]:
-    """Draw tasks, in the file's order; more of them include fewer."""
-    drawn = random.Random(seed).sample(range(len(tasks)), len(tasks))[:limit]
-    return [tasks[number] for number in sorted(drawn)]

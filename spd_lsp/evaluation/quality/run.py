@@ -10,17 +10,17 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.typed_along import CompletionRequest
-from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmRunner
-from spd_lsp.evaluation.quality.arms import Arm
+from spd_lsp.evaluation.quality.arms import Arm, ArmRequest, ArmRunner
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.report import Record
@@ -85,7 +85,7 @@ def _record(
     file: PackageFile,
     ngrams: HeldOutNgrams,
     arms: Sequence[Arm],
-    typing: Collection[Arm],
+    typing: Sequence[Arm],
 ) -> Record:
     """What each arm writes at an example, and what typing its line takes with some of them."""
     mixtures = ngrams.mixtures(example)
@@ -96,7 +96,7 @@ def _record(
 
     # 1. Complete with every arm.
     whole = request()
-    runner.warm_up(whole)
+    runner.model.prefill(whole.prompt.ids)
     order = random.Random(example.key).sample(list(arms), len(arms))
     results = {arm.label: runner.complete(arm, whole, mixtures[arm.prior]).record() for arm in order}
 
@@ -104,11 +104,11 @@ def _record(
     start = CompletionRequest(whole.document.text, example.at, file.language, None, "", explicit=False)
     typed = {}
     for arm in typing:
-        most = arm.settings.get("drafts", runner.settings.drafts)
 
-        def complete(written: str, arm: Arm = arm) -> Any:
+        def complete(written: str, arm: Arm = arm) -> Sequence[Completion]:
             return runner.complete(arm, request(written), mixtures[arm.prior]).completions
 
+        most = arm.settings.get("drafts", runner.settings.drafts)
         typed[arm.label] = dataclasses.asdict(type_line(example.target, complete, most, start))
 
     seen = ngrams.line_seen(example)

@@ -34,10 +34,7 @@ def type_line(
     character costs 1, accepting 1, each step down the list 1. What is shown on the way is what the server shows.
     Example: target `abcd`, completions `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
     """
-    written = 0
-    keystrokes = 0
-    requests = 0
-    accepted = 0
+    written = keystrokes = requests = accepted = 0
     recent = RecentResults()
     while written < len(target):
         request = start.with_typed(target[:written])
@@ -46,16 +43,17 @@ def type_line(
             result = CompletionResult(list(complete(target[:written])), most)
             shown = recent.add(request, merge_previous(result, shown))
             requests += 1
-        texts = [one.text for one in shown.completions]
-        saved, rank = _best_to_accept(texts, target[written:])
-        written += len(texts[rank]) if saved > 0 else 1
-        keystrokes += 1 + rank if saved > 0 else 1
-        accepted += saved > 0
+        fitting = [
+            (len(one.text) - 1 - rank, -rank, one.text)
+            for rank, one in enumerate(shown.completions)
+            if target.startswith(one.text, written)
+        ]
+        saved, place, text = max(fitting, default=(0, 0, ""))
+        if saved > 0:
+            written += len(text)
+            keystrokes += 1 - place
+            accepted += 1
+        else:
+            written += 1
+            keystrokes += 1
     return TypedLine(keystrokes, len(target), requests, accepted)
-
-
-def _best_to_accept(drafts: Sequence[str], rest: str) -> tuple[int, int]:
-    """The keystrokes that the best draft saves, and its rank; -1 without a draft that fits."""
-    saved = [(len(draft) - 1 - at if rest.startswith(draft) else -1, -at) for at, draft in enumerate(drafts)]
-    most, rank = max(saved, default=(-1, 0))
-    return most, -rank

@@ -121,14 +121,14 @@ def _read_commits(repo: Path, most: int) -> list[list[tuple[str, str, str]]]:
         fields, _, path = line.partition("\t")
         if line.startswith(_COMMIT):
             commits.append([])
-        elif not _GENERATED.search(path):
+        elif path and not _GENERATED.search(path):
             _, _, before, after, *_ = fields.split()
             commits[-1].append((path, before, after))
     return commits
 
 
 def _file(repo: Path, path: str, *names: str) -> File:
-    """A file before a commit, without any step if it is large or no text, or there are more than a person makes."""
+    """A file before a commit, without any step if it is large, no text, or changed more than a person does."""
     blobs = [_git(repo, "cat-file", "blob", name) for name in names]
     before, after = (data.decode("utf-8", "replace").replace("\r\n", "\n") for data in blobs)
     if max(map(len, blobs)) >= _MAX_FILE or "\ufffd" in before + after or not (before and after):

@@ -34,11 +34,9 @@ from spd_lsp.models.checkpoint.hub import is_gguf_model, locate, shipped_setting
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
-_STEPS = ("the first answer", "the same place again", "three answers there", "behind one more key")
+_STEPS = ("the first answer", "three answers there", "behind one more key")
 _Place = tuple[str, str, str, str]  # a document's URI, its text before and after the cursor, and the next key
-_Asks = Sequence[
-    Callable[[], str]
-]  # what is asked for at a place, one after the other: the first line of an answer
+_Asks = Sequence[Callable[[], str]]  # of the steps at a place: each gives the first line of an answer
 _SECONDS = 300  # for an answer
 
 
@@ -77,7 +75,7 @@ def _asks_of_llama(address: str, tokens: ModelTokenizer, budget: int, place: _Pl
             found: Any = json.load(answer)
         return str((found[0] if isinstance(found, list) else found)["content"])
 
-    return ask, ask, partial(ask, n=3, temperature=0.8), partial(ask, key)
+    return ask, partial(ask, n=3, temperature=0.8), partial(ask, key)
 
 
 def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
@@ -98,7 +96,7 @@ def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
         items = (answer.get("result") or {}).get("items") or [{"insertText": ""}]
         return str(items[0]["insertText"]).split("\n")[0]
 
-    return ask, ask, ask, partial(ask, key)
+    return ask, ask, partial(ask, key)
 
 
 def compare(repos: Sequence[Path], model: str, places: int, timed: int, report: ReportProgress) -> str:
@@ -143,12 +141,9 @@ def compare(repos: Sequence[Path], model: str, places: int, timed: int, report: 
                     costs[arm][step].append(1000 * (spent - before))
             report("places", number + 1, len(examples))
         memory = [sum(memory_of(one, "VmRSS") for one in processes_of(pid)) for pid in processes]
-    first = [cost[_STEPS[0]] for cost in costs]
-    ratios = [[own / max(other, 1) for own, other in zip(one, first[0], strict=True)] for one in first]
     rows = [
         ["", "llama.cpp's server", "spd-lsp", "with a table"],
         *([f"{step}, CPU ms", *(spread(cost[step]) for cost in costs)] for step in _STEPS),
-        ["the first answer, relative", *map(spread, ratios)],
         ["memory, MiB", *(f"{one:,.0f}" for one in memory)],
         [f"exact first answers of {len(examples)}", *map(str, exact)],
     ]

@@ -51,7 +51,6 @@ _STEPS = (1, 2, 3, 5, 10)  # of the timesteps, those that are shown
 _HELD_OUT = 6  # one file in so many holds passages
 _WEIGHT = 0.7  # of n-grams
 _TEMPERATURES = (1.0, 0.06)  # of the drafts' probabilities, which weight their tokens
-_PROSE = {"METADATA", ".md", ".rst", ".txt"}  # names or endings; of METADATA what follows the headers
 
 _PLAIN = Settings()
 _NUCLEUS = Settings(temperature=0.6, candidates=50)  # of the fewest that hold 0.9
@@ -103,37 +102,19 @@ class Passage:
     mixture: Mixture  # of the other files
 
 
-def read_passages(
-    repos: Sequence[Path], tokens: ModelTokenizer, examples: int, *, prose: bool = False
-) -> list[Passage]:
-    """Draw passages evenly from held-out files, none of which overlap; of prose, from all repositories as one.
-
-    `examples`: how many of each repository.
-    """
-    if prose:
-        texts = {"prose": [file for repo in repos for file in _read_prose(repo)]}
-        examples *= len(repos)
-    else:
-        texts = {
-            package.name: [(file.name, file.text) for file in package.files if file.language == "python"]
-            for package in read_packages(repos)
-        }
-    return [passage for name, files in texts.items() for passage in _of_files(name, files, tokens, examples)]
-
-
-def _read_prose(folder: Path) -> Iterator[tuple[str, str]]:
-    """The names and texts of documentation, without the headers of METADATA, and without licences."""
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder.parent).as_posix()
-        if {path.name, path.suffix} & _PROSE and "licen" not in name.lower() and path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield name, text.partition("\n\n")[2] if path.name == "METADATA" else text
+def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) -> list[Passage]:
+    """Draw passages evenly from held-out files, none of which overlap. `examples`: how many of each repository."""
+    passages: list[Passage] = []
+    for package in read_packages(repos):
+        files = [(file.name, file.text) for file in package.files if file.language == "python"]
+        passages += _of_files(package.name, files, tokens, examples)
+    return passages
 
 
 def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, examples: int) -> Iterator[Passage]:
     rng = np.random.default_rng([0, *name.encode()])
     if len(files) < 2:
-        raise UserError(f"{name} has {len(files)} files of Python or prose, at least two are needed; name others")
+        raise UserError(f"{name} has {len(files)} files of Python, at least two are needed; name others")
     files = [files[i] for i in rng.permutation(len(files))]
     encoded = [list(ids) for ids in tokens.encode_batch([text for _, text in files])]
     held_out = len(files) // _HELD_OUT + 1
@@ -152,10 +133,11 @@ def paper_tables(
 ) -> Iterator[str]:
     """Yield the chosen tables of PARTS."""
     ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
+    perplexities = partial(_perplexities, engine, k)
     measures: dict[str, tuple[Sequence[str], _Measure, Callable[[Interval], str]]] = {
-        "perplexity": (ranks, partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
-        "orders": (ranks, partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
-        "resets": (ranks, partial(_perplexities, engine, _RESETS, k, _LONG), "{:.2f}".format),
+        "perplexity": (ranks, partial(perplexities, _PERPLEXITY, _TOKENS), "{:.2f}".format),
+        "orders": (ranks, partial(perplexities, _ORDERS, _TOKENS), "{:.2f}".format),
+        "resets": (ranks, partial(perplexities, _RESETS, _LONG), "{:.2f}".format),
         "facts": ([f"P@{n + 1}, %" for n in range(k)], partial(_precisions, engine, k), percent),
         "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
         "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
@@ -190,7 +172,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
 
 
 def _perplexities(
-    engine: Engine, methods: Mapping[str, _Method], k: int, tokens: int, passage: Passage
+    engine: Engine, k: int, methods: Mapping[str, _Method], tokens: int, passage: Passage
 ) -> dict[str, Floats]:
     """Of each draft by rank, and of the best. -> [K + 1]"""
     texts = {name: _drafts(engine, passage, method, k, tokens) for name, method in methods.items()}
@@ -235,7 +217,6 @@ def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
         finished = [draft == fact for draft in _drafts(engine, passage, several, k, _FACT)]
         found[f"nucleus{name}"] = np.array([any(samples[:n]) for n in _SAMPLES], float)
         found[f"nucleus x SPD{name}"] = np.array([any(finished[: n * k]) for n in _SAMPLES], float)
-        found[f"difference{name}"] = found[f"nucleus x SPD{name}"] - found[f"nucleus{name}"]
     return found
 
 
@@ -273,7 +254,9 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
         expected = gamma @ own
         p = gamma @ np.exp(log_softmax(own))
         kl = p @ (np.log(np.maximum(p, TINY)) - log_softmax(mixed))
-        found.append([_cosine(mixed, expected), _cosine(mixed, before), float(kl)])
+        sums = np.array([expected, before])  # [2, V]
+        cosines = sums @ mixed / (np.linalg.norm(sums, axis=1) * np.linalg.norm(mixed))
+        found.append([*cosines, kl])
         before = expected
 
         # 4. Keep the best k of all K x V continuations.
@@ -282,7 +265,3 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
         parents, last = np.divmod(places, options.shape[1])
         scores = options.ravel()[places]
     return np.array(found)
-
-
-def _cosine(a: Floats, b: Floats) -> float:
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -1,8 +1,8 @@
 """Packages by registry: a requirement goes in, a package's origin and its handwritten sources come out.
 
 Nothing is built or run. The content of files is left to the filters. Debian states the licence of every file
-(debian/copyright, https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/), so files without a permissive
-licence are skipped one by one; a package whose copyright file has another format yields nothing.
+(debian/copyright, https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/), so files without a
+permissive licence are skipped one by one; a package whose copyright file has another format yields nothing.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ _repositories = click.argument(
 _drafts = click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, help="Number of drafts.")
 
 
-def _max_tokens(default: int) -> Callable[[Any], Any]:
-    kind = click.IntRange(1, 512)
-    return click.option("--max-tokens", type=kind, default=default, help="Maximum length of a draft, in tokens.")
+_max_tokens = partial(
+    click.option, "--max-tokens", type=click.IntRange(1, 512), help="Maximum length of a draft, in tokens."
+)
+_arms = partial(click.option, "--arms", metavar="A,B,...")
 
 
 @click.group("eval", context_settings={"show_default": True})
@@ -42,11 +43,9 @@ def evaluate() -> None:
 @_repositories
 @model_options
 @_drafts
-@_max_tokens(24)
-@click.option(
-    "--arms",
+@_max_tokens(default=24)
+@_arms(
     default="superposed,best-first,greedy,nucleus,beam,paper",
-    metavar="A,B,...",
     help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file.",
 )
 @click.option(
@@ -108,27 +107,16 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
             report("examples", number, len(examples))
 
     # 3. Report.
-    facts = {
-        "model": options["model"],
-        "packages": ", ".join(package.name for package in packages),
-        "seed": options["seed"],
-        "k": options["drafts"],
-        "max_tokens": options["max_tokens"],
-        "version": __version__,
-        "trained on": trained_on,
-    }
+    facts = {"model": options["model"], "packages": ", ".join(package.name for package in packages)}
+    facts |= {"seed": options["seed"], "k": options["drafts"], "max_tokens": options["max_tokens"]}
+    facts |= {"version": __version__, "trained on": trained_on}
     click.echo(quality_report(Results(records, arms, options["drafts"], _split(options["against"])), facts))
     print_status(f"wrote {out / 'examples.jsonl'}")
 
 
 @evaluate.command()
 @click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--arms",
-    default="superposed@repository+file,superposed@none",
-    metavar="A,B,...",
-    help="Arms whose candidates are used.",
-)
+@_arms(default="superposed@repository+file,superposed@none", help="Arms whose candidates are used.")
 def confidence(results: Path, arms: str) -> None:
     """Calibrate the probabilities of completions.
 
@@ -154,17 +142,14 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
     """
     from spd_lsp.evaluation.edits import describe_edits
 
-    for line in describe_edits(repos, commits):
-        click.echo(line)
+    click.echo("\n".join(describe_edits(repos, commits)))
 
 
 @evaluate.command("llama-server", epilog="\b\nExample: spd-lsp eval llama-server ~/code/*/ --model qwen.gguf")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--model", default="starter", show_default=True, metavar="M", help="GGUF file that both servers open."
-)
-@click.option("--places", type=click.IntRange(2), default=60, show_default=True, help="Maximum number of places.")
-@click.option("--timed", type=click.IntRange(2), default=15, show_default=True, help="Places with all timings.")
+@_repositories
+@click.option("--model", default="starter", metavar="M", help="GGUF file that both servers open.")
+@click.option("--places", type=click.IntRange(2), default=60, help="Maximum number of places.")
+@click.option("--timed", type=click.IntRange(2), default=15, help="Places with all timings.")
 def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -> None:
     """Compare with llama.cpp's own server.
 
@@ -174,21 +159,15 @@ def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -
     from spd_lsp.evaluation.llama_server import compare
 
     with progress() as report:
-        table = compare(repos, model, places, timed, report)
-    click.echo(table)
+        click.echo(compare(repos, model, places, timed, report))
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options
 @_drafts
-@_max_tokens(64)
-@click.option(
-    "--arms",
-    default="best-first-alone,uncopied,greedy,beam",
-    metavar="A,B,...",
-    help="Decoders to compare, as for `eval quality`.",
-)
+@_max_tokens(default=64)
+@_arms(default="best-first-alone,uncopied,greedy,beam", help="Decoders to compare, as for `eval quality`.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
 @click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
 def infilling(benchmark: Path, arms: str, limit: int | None, run_code: bool, **options: Any) -> None:
@@ -198,9 +177,8 @@ def infilling(benchmark: Path, arms: str, limit: int | None, run_code: bool, **o
     permissions, within limits of time and memory. On Linux on x86-64 they cannot use the network, reach other
     processes or write files.
     """
-    from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report
+    from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report, read_tasks
     from spd_lsp.evaluation.infilling.sandbox import is_confined
-    from spd_lsp.evaluation.infilling.tasks import read_tasks
     from spd_lsp.evaluation.quality.arms import parse_arms
     from spd_lsp.evaluation.quality.run import open_runner
 

@@ -86,29 +86,26 @@ def beam(model: Model, request: DecodingRequest, settings: Settings, check: Chec
 
 def _nucleus(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """k samples, ranked by p_f; equal ones count once."""
-    batch = _DraftBatch(model, request, settings, check)
-    samples = _draw_samples(batch)
+    batch, samples = sample(model, request, settings, check)
     once = {draft.ids: draft for draft in samples}.values()
     return batch.result(rank_drafts(once, settings.ranking, request.text_of)[: settings.drafts], samples)
 
 
-def sample(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> list[Draft]:
-    """k samples, equal ones as often as they were drawn."""
-    return _draw_samples(_DraftBatch(model, request, settings, check))
-
-
-def _draw_samples(batch: _DraftBatch) -> list[Draft]:
-    """Draw as many samples as drafts are wanted; the prompt is the seed."""
-    rng = seeded(batch.request.prompt)
+def sample(
+    model: Model, request: DecodingRequest, settings: Settings, check: Check
+) -> tuple[_DraftBatch, list[Draft]]:
+    """k samples, equal ones as often as they were drawn; the prompt is the seed."""
+    batch = _DraftBatch(model, request, settings, check)
+    rng = seeded(request.prompt)
     first = batch.prefill()
-    live = [draw(first, rng) for _ in range(batch.settings.drafts)]
+    live = [draw(first, rng) for _ in range(settings.drafts)]
     done: list[Draft] = []
     while True:
-        ends = [len(draft.ids) == batch.settings.max_tokens or batch.request.stop(draft.ids) for draft in live]
+        ends = [len(draft.ids) == settings.max_tokens or request.stop(draft.ids) for draft in live]
         done += [draft for draft, ended in zip(live, ends, strict=True) if ended]
         live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
-            return done
+            return batch, done
         live = [draw(options, rng) for options in batch.step(live)]
 
 

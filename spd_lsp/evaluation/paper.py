@@ -1,15 +1,11 @@
 """The experiments of the paper on Superposed Decoding (https://arxiv.org/abs/2405.18400), on files at hand.
 
 A passage is a position in a held-out file; the other files are counted as n-grams. The paper takes the first 15
-tokens of web pages; files of code begin with imports, so passages are drawn from all of a file.
+tokens of web pages; files of code begin with imports, so passages are drawn from all of a file. The paper judges
+drafts of Llama-2-7B by Llama-2-70B; here the drafting model judges its own, which favours greedy and beam most.
 
-- Perplexity of the drafts by rank, and of the best (tables 1 and 3, and 4 by the longest n-gram; section 5.3 by
-  resets). The paper judges drafts of Llama-2-7B by Llama-2-70B; here the drafting model judges its own, which
-  favours greedy and beam most of all.
-- Facts and coverage (table 2, figures 8 to 11): whether a draft is what really follows, of so many drafts, and of
-  so many samples, each a pass per token.
-- Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam
-  search finds k drafts. Their last tokens are superposed on a cache of superposed positions; each reads its own.
+Linearity compares f(sum_i gamma_i z_i) with sum_i gamma_i f(z_i). As in the paper, beam search finds k drafts.
+Their last tokens are superposed on a cache of superposed positions; each reads its own.
 
 Dimensions: N passages, K drafts, S timesteps, T tokens, V vocabulary.
 """
@@ -106,26 +102,22 @@ def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) 
     """Draw passages evenly from held-out files, none of which overlap. `examples`: how many of each repository."""
     passages: list[Passage] = []
     for package in read_packages(repos):
-        files = [(file.name, file.text) for file in package.files if file.language == "python"]
-        passages += _of_files(package.name, files, tokens, examples)
+        name, rng = package.name, np.random.default_rng([0, *package.name.encode()])
+        files = [file for file in package.files if file.language == "python"]
+        if len(files) < 2:
+            raise UserError(f"{name} has {len(files)} files of Python, at least two are needed; name others")
+        files = [files[i] for i in rng.permutation(len(files))]
+        encoded = [list(ids) for ids in tokens.encode_batch([file.text for file in files])]
+        held_out = len(files) // _HELD_OUT + 1
+        counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
+        mixture = Mixture([[Signed(build_suffix_array(counted))]], [_WEIGHT])
+        places = []
+        for file, ids in zip(files[:held_out], encoded, strict=False):
+            drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _LONG, _LONG)).tolist()
+            places += [(turn, file.name, ids, at) for turn, at in enumerate(drawn)]
+        for _, file_name, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
+            passages.append(Passage((name, file_name), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture))
     return passages
-
-
-def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, examples: int) -> Iterator[Passage]:
-    rng = np.random.default_rng([0, *name.encode()])
-    if len(files) < 2:
-        raise UserError(f"{name} has {len(files)} files of Python, at least two are needed; name others")
-    files = [files[i] for i in rng.permutation(len(files))]
-    encoded = [list(ids) for ids in tokens.encode_batch([text for _, text in files])]
-    held_out = len(files) // _HELD_OUT + 1
-    counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
-    mixture = Mixture([[Signed(build_suffix_array(counted))]], [_WEIGHT])
-    places = []
-    for (file, _), ids in zip(files[:held_out], encoded, strict=False):
-        drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _LONG, _LONG)).tolist()
-        places += [(turn, file, ids, at) for turn, at in enumerate(drawn)]
-    for _, file, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
-        yield Passage((name, file), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture)
 
 
 def paper_tables(
@@ -162,7 +154,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
     mixture = adjusted(passage.mixture, settings) if asks else None
     request = DecodingRequest(passage.before, lambda ids: False, passage.before[-MAX_CONTEXT:], mixture)
     if decoder == "nucleus":  # equal ones do not count once
-        drafts = sample(engine, request, settings, lambda: None)
+        _, drafts = sample(engine, request, settings, lambda: None)
     elif decoder == "nucleus-superposed":
         samples = sampled_drafts(engine, request, settings, lambda: None, _SAMPLES[-1])
         drafts = [draft for result in samples for draft in result.best]

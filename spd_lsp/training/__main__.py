@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -15,12 +14,12 @@ from spd_lsp.training import recipe
 from spd_lsp.training.corpus.gather import LISTING, gather
 from spd_lsp.training.train import Progress, TrainingPlan
 
-
-def _in_work_folder(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the folder of every step."""
-    kind = click.Path(file_okay=False, path_type=Path)
-    work = click.option("--work", required=True, type=kind, help="Working folder (about 4 GB).")
-    return work(command)
+_in_work_folder = click.option(
+    "--work",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Working folder (about 4 GB).",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

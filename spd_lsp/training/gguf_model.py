@@ -76,7 +76,7 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
     writer.add_name(name)
 
     # 1. The shape.
-    config = model.config
+    config: Any = model.config
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)

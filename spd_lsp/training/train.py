@@ -64,7 +64,7 @@ def _token_weights(ids: Tensor) -> Tensor:
     return torch.where((ids == END_ID) & (last_prefix > before), _END_WEIGHT, 1.0)
 
 
-def _take_step(low: LowCopy[LlamaForCausalLM], optimiser: AdamW, ids: Tensor) -> float:
+def _take_step(low: LowCopy, optimiser: AdamW, ids: Tensor) -> float:
     """Update once from ids [B, L], row by row to save memory. Return the mean of their losses in nats."""
     total = 0.0
     for row in torch.split(ids, 1):

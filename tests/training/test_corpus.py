@@ -16,9 +16,9 @@ import pytest
 from spd_lsp.training.corpus import packages
 from spd_lsp.training.corpus.filters import Copies, is_skipped, is_table
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, LISTING, folder_name, gather, read_listing
-from spd_lsp.training.corpus.licences import is_permissive
 from spd_lsp.training.corpus.packages import (
     STANDARD_LIBRARY,
+    is_permissive,
     is_permitted,
     licence_of,
     open_wheel,

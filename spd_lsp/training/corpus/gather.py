@@ -13,12 +13,12 @@ from pathlib import Path
 
 from ngram_builders.errors import UserError
 from spd_lsp.training.corpus.filters import Copies, is_skipped, normalise_text
-from spd_lsp.training.corpus.licences import is_permissive
 from spd_lsp.training.corpus.packages import (
     STANDARD_LIBRARY,
     SUFFIXES,
     Files,
     Source,
+    is_permissive,
     open_debian,
     open_npm,
     open_standard_library,

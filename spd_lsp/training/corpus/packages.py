@@ -26,7 +26,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ngram_builders.errors import UserError
-from spd_lsp.training.corpus.licences import granted, is_permissive
 
 Files = Iterable[tuple[str, bytes]]  # names with slashes, in a stable order
 
@@ -52,6 +51,22 @@ SUFFIXES = {
 _MACHINE_READABLE = re.compile(r"^Format:.*copyright-format", re.MULTILINE)
 _STANZA = re.compile(r"\n[ \t]*\n")
 _NAMED = re.compile(r"^(?P<field>[\w-]+):[ \t]*(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
+_PERMISSIVE = re.compile(
+    r"\b(MIT|Expat|X11|BSD|0BSD|Apache|ISC|PSF|Python Software Foundation|Biopython License|Unlicense|Zlib)\b"
+    r"|\b(Public[- ]Domain|BSL|Boost|CC0|curl|PostgreSQL|libpng|OpenSSL)\b"
+    r"|Biopython-License|BSD-\d|MIT-CMU|HPND",
+    re.IGNORECASE,
+)
+_RESTRICTIVE = re.compile(
+    r"\b(A?GPL|LGPL|General Public|[EM]PL|CDDL|SSPL|Artistic|CC-BY|BUSL|Commons Clause|Proprietary|non-?free)",
+    re.IGNORECASE,
+)
+_GRANTS = {  # how the licences that are often left unnamed begin
+    "Permission is hereby granted, free of charge": "MIT",
+    "Redistribution and use in source and binary forms": "BSD",
+}
+_EITHER = re.compile(r"(?<!\s)\s+or\s+", re.IGNORECASE)
+_BOTH = re.compile(r"(?<!\s)\s+and\s+|,", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -116,7 +131,8 @@ def open_wheel(requirement: str, archives: Path) -> tuple[Source, Files]:
         licence = licence_of(metadata)
         for name in names:  # where the metadata names no licence, what the licence's file grants
             if not licence and ".dist-info/" in name and "LICEN" in name.upper():
-                licence = granted(archive.read(name).decode("utf-8", "replace"))
+                text = " ".join(archive.read(name).decode("utf-8", "replace").split())
+                licence = next((granted for words, granted in _GRANTS.items() if words in text), "")
         files = [(name, archive.read(name)) for name in names if name.endswith(".py")]
     return Source.of(wheel, str(metadata["Name"]), str(metadata["Version"]), licence, "python"), files
 
@@ -225,3 +241,11 @@ def is_permitted(name: str, grants: list[Grant]) -> bool:
     """Whether the licence that applies to a file is permissive."""
     licence = next((grant.licence for grant in reversed(grants) if grant.covers(name)), "")
     return is_permissive(licence)
+
+
+def is_permissive(licence: str) -> bool:
+    """Whether one of the licences offered is permissive in all of its parts. Example: `GPL-2+ or ISC`."""
+    return any(
+        all(_PERMISSIVE.search(part) and not _RESTRICTIVE.search(part) for part in _BOTH.split(offer))
+        for offer in _EITHER.split(licence)
+    )

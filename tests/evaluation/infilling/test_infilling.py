@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.infilling import run as infilling
-from spd_lsp.evaluation.infilling.tasks import read_tasks
+from spd_lsp.evaluation.infilling.run import read_tasks
 from spd_lsp.evaluation.quality.arms import ArmRunner
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.evaluation.infilling.run import read_tasks
 from spd_lsp.evaluation.infilling.sandbox import passes
-from spd_lsp.evaluation.infilling.tasks import read_tasks
 
 ROW = {
     "task_id": "SingleLineInfilling/HumanEval/7/L1",

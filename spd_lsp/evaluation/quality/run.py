@@ -23,7 +23,7 @@ from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
 from spd_lsp.evaluation.quality.arms import Arm, ArmRequest, ArmRunner
-from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles
+from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFiles
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.report import Record
 from spd_lsp.models.checkpoint.hub import companion_folder, locate, shipped_settings
@@ -75,22 +75,17 @@ def measure(
     ngrams_of = cache(lambda name: PackageNgrams(by_name[name], runner.tokens))
     primary = [example.key for example in examples if example.stratum in PRIMARY]
     for (package, name), group in groupby(examples, lambda example: (example.package, example.file)):
-        file = files[package, name]
-        ngrams = ngrams_of(package).without(file)
+        ngrams = ngrams_of(package).without(files[package, name])
         for example in group:
             typing = [arm for arm in arms if arm.types_lines] if example.key in primary[:typed] else []
-            yield _record(runner, example, file, ngrams, arms, typing)
+            yield _record(runner, example, ngrams, arms, typing)
 
 
 def _record(
-    runner: ArmRunner,
-    example: Example,
-    file: PackageFile,
-    ngrams: HeldOutNgrams,
-    arms: Sequence[Arm],
-    typing: Sequence[Arm],
+    runner: ArmRunner, example: Example, ngrams: HeldOutNgrams, arms: Sequence[Arm], typing: Sequence[Arm]
 ) -> Record:
     """What each arm writes at an example, and what typing its line takes with some of them."""
+    file = ngrams.file
     mixtures = ngrams.mixtures(example)
 
     def request(written: str = "") -> ArmRequest:

@@ -16,7 +16,6 @@ from spd_lsp.training.corpus.filters import Copies, is_skipped, normalise_text
 from spd_lsp.training.corpus.packages import (
     STANDARD_LIBRARY,
     SUFFIXES,
-    Files,
     Source,
     is_permissive,
     open_debian,
@@ -50,7 +49,14 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
     sources = []
     for language, requirements in read_listing(listing).items():
         for requirement in requirements:
-            source, files = _open_package(requirement, language, archives)
+            if requirement == STANDARD_LIBRARY:
+                source, files = open_standard_library()
+            elif language == "python":
+                source, files = open_wheel(requirement, archives)
+            elif language == "typescript":
+                source, files = open_npm(requirement, archives)
+            else:
+                source, files = open_debian(requirement, archives, language)
             if is_permissive(source.licence):
                 folder = corpus / language / folder_name(requirement)
                 for name, raw in files:
@@ -66,17 +72,6 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
             yield source
     manifest = json.dumps([asdict(source) for source in sources], indent=1)
     (corpus / "sources.json").write_text(manifest + "\n", encoding="utf-8")
-
-
-def _open_package(requirement: str, language: str, archives: Path) -> tuple[Source, Files]:
-    """Fetch a package from its language's registry, unless it was fetched before."""
-    if requirement == STANDARD_LIBRARY:
-        return open_standard_library()
-    if language == "python":
-        return open_wheel(requirement, archives)
-    if language == "typescript":
-        return open_npm(requirement, archives)
-    return open_debian(requirement, archives, language)
 
 
 def folder_name(requirement: str) -> str:

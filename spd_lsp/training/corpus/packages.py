@@ -150,12 +150,9 @@ def licence_of(metadata: email.message.Message) -> str:
 def open_standard_library() -> tuple[Source, Files]:
     """The modules of the interpreter's library, without tests; the digest covers every name and content."""
     lib = Path(sysconfig.get_path("stdlib"))
-    paths = [
-        path
-        for path in sorted(lib.rglob("*.py"))
-        if path.relative_to(lib).parts[0] not in ("site-packages", "test")
-    ]
-    files = [(path.relative_to(lib).as_posix(), path.read_bytes()) for path in paths]
+    paths = {path.relative_to(lib): path for path in sorted(lib.rglob("*.py"))}
+    left_out = ("site-packages", "test")
+    files = [(name.as_posix(), path.read_bytes()) for name, path in paths.items() if name.parts[0] not in left_out]
     digest = hashlib.sha256()
     for name, content in files:
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -200,10 +197,8 @@ class Grant:
 
     def covers(self, name: str) -> bool:
         """Whether a file matches; `*` matches slashes too, and a name may have more folders in front."""
-        return any(
-            fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"*/{pattern}")
-            for pattern in self.patterns
-        )
+        patterns = (some for pattern in self.patterns for some in (pattern, f"*/{pattern}"))
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def open_debian(requirement: str, archives: Path, language: str) -> tuple[Source, Files]:
@@ -220,9 +215,8 @@ def open_debian(requirement: str, archives: Path, language: str) -> tuple[Source
     grants = read_grants(texts[0][1].decode("utf-8", "replace") if texts else "")
     licences = sorted({grant.licence for grant in grants if is_permissive(grant.licence)})
     source = Source.of(archive, name, version, ", ".join(licences), language)
-    return source, _read_archive(
-        archive, lambda name: name.endswith(SUFFIXES[language]) and is_permitted(name, grants)
-    )
+    suffixes = SUFFIXES[language]
+    return source, _read_archive(archive, lambda name: name.endswith(suffixes) and is_permitted(name, grants))
 
 
 def read_grants(text: str) -> list[Grant]:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64, I64
 
 RESAMPLES = 4_000
-_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]]) -> 
 def _intervals(mean: F64, resampled: F64) -> list[Interval]:
     """Means [A] and resamples [B, A] -> percentile intervals, nan for a column without values."""
     return [
-        Interval(float(mean[a]), *map(float, np.nanpercentile(resampled[:, a], _PERCENTILES)))
+        Interval(float(mean[a]), *map(float, np.nanpercentile(resampled[:, a], (2.5, 97.5))))
         if np.isfinite(mean[a])
         else Interval(*[float("nan")] * 3)
         for a in range(len(mean))

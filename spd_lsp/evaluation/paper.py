@@ -126,13 +126,22 @@ def paper_tables(
     """Yield the chosen tables of PARTS."""
     ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
     perplexities = partial(_perplexities, engine, k)
+
+    def linearity(passage: Passage) -> dict[str, Floats]:
+        found = {}
+        for tau in _TEMPERATURES:
+            traced = trace_passage(engine, passage.before, k, _STEPS[-1], tau)[[step - 1 for step in _STEPS]]
+            for name, column in zip(("cosine", "cosine with the step before", "KL, nats"), traced.T, strict=True):
+                found[f"tau {tau}: {name}"] = column
+        return found
+
     measures: dict[str, tuple[Sequence[str], _Measure, Callable[[Interval], str]]] = {
         "perplexity": (ranks, partial(perplexities, _PERPLEXITY, _TOKENS), "{:.2f}".format),
         "orders": (ranks, partial(perplexities, _ORDERS, _TOKENS), "{:.2f}".format),
         "resets": (ranks, partial(perplexities, _RESETS, _LONG), "{:.2f}".format),
         "facts": ([f"P@{n + 1}, %" for n in range(k)], partial(_precisions, engine, k), percent),
         "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
-        "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
+        "linearity": ([f"step {s}" for s in _STEPS], linearity, "{:.3f}".format),
     }
     for part in parts:
         head, measure, show = measures[part]
@@ -209,16 +218,6 @@ def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
         finished = [draft == fact for draft in _drafts(engine, passage, several, k, _FACT)]
         found[f"nucleus{name}"] = np.array([any(samples[:n]) for n in _SAMPLES], float)
         found[f"nucleus x SPD{name}"] = np.array([any(finished[: n * k]) for n in _SAMPLES], float)
-    return found
-
-
-def _linearity(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
-    """At each temperature of the drafts' probabilities, by timestep. -> [len(_STEPS)]"""
-    found = {}
-    for tau in _TEMPERATURES:
-        columns = trace_passage(engine, passage.before, k, _STEPS[-1], tau)[[step - 1 for step in _STEPS]].T
-        for name, column in zip(("cosine", "cosine with the step before", "KL, nats"), columns, strict=True):
-            found[f"tau {tau}: {name}"] = column
     return found
 
 

@@ -80,11 +80,10 @@ class StdioServer:
         options = {"capabilities": capabilities, "initializationOptions": {"indexing": "off", **settings}}
         self.ask("initialize", options, 60)
         self.send({"method": "initialized", "params": {}})
-        while True:
-            status = (self.ask("spd-lsp/status", None, 60) or {}).get("result", {})
-            if status.get("kind") != "loading":
-                break
+        status: Mapping[str, Any] = {"kind": "loading"}
+        while status.get("kind") == "loading":
             time.sleep(0.05)
+            status = (self.ask("spd-lsp/status", None, 60) or {}).get("result", {})
         if status.get("kind") in (None, "error"):
             raise UserError(status.get("message") or "the server has ended; run `spd-lsp serve -v` to see why")
 

@@ -64,8 +64,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(merge.split(" ")) for merge in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZER
     tokenizer.decoder = decoders.ByteLevel()
-    special = [name for name, kind in zip(names, kinds, strict=True) if kind == TokenType.CONTROL]
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens(
+        [name for name, kind in zip(names, kinds, strict=True) if kind == TokenType.CONTROL]
+    )
     return tokenizer
 
 
@@ -128,7 +129,6 @@ def _reorder(name: str, values: F32, config: Any, parts: tuple[int, int]) -> F32
     kind = name.split(".")[-2]
     if kind not in _ROTATED:
         return values
-    width = values.shape[1]
-    heads = values.reshape(getattr(config, _ROTATED[kind]), *parts, width)
-    reordered: F32 = heads.swapaxes(1, 2).reshape(-1, width)
+    heads = values.reshape(getattr(config, _ROTATED[kind]), *parts, values.shape[1])
+    reordered: F32 = heads.swapaxes(1, 2).reshape(values.shape)
     return reordered

@@ -2,10 +2,6 @@
 
 A package is sorted once; the file under test and its near duplicates are subtracted, which gives exactly the table
 of the other files. Knows ids and texts, no models.
-
-    counts = PackageNgrams(package, tokens)
-    held_out = counts.without(file)           # once a file
-    mixtures = held_out.mixtures(example)     # once an example: by prior, None for "none"
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from spd_lsp.training.corpus.filters import Copies, is_skipped, normalise_text
+from spd_lsp.training.corpus.filters import Copies, is_skipped
 from spd_lsp.training.corpus.packages import (
     STANDARD_LIBRARY,
     SUFFIXES,
@@ -60,7 +60,7 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
             if is_permissive(source.licence):
                 folder = corpus / language / folder_name(requirement)
                 for name, raw in files:
-                    content = normalise_text(raw)
+                    content = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
                     if not is_skipped(name, content) and not copies.is_copy(content):
                         (folder / name).parent.mkdir(parents=True, exist_ok=True)
                         (folder / name).write_bytes(content)

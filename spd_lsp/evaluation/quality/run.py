@@ -35,8 +35,10 @@ _NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
 def open_runner(settings: Settings, tell: Callable[[str], None], context_tokens: int | None = None) -> ArmRunner:
     """Load the model, which reads as much of a file as it was made for, or this much."""
     folder = locate(settings.model, tell)
-    whole = {"context_tokens": context_tokens} if context_tokens else {}
-    settings = dataclasses.replace(settings, **{**shipped_settings(settings.model, folder), **whole})
+    made_for: dict[str, Any] = {**shipped_settings(settings.model, folder)}
+    if context_tokens:
+        made_for["context_tokens"] = context_tokens
+    settings = dataclasses.replace(settings, **made_for)
     return ArmRunner(load(folder, settings.device, tell), ModelTokenizer(folder), settings)
 
 

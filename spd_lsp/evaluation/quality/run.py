@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.offer import CompletionResult

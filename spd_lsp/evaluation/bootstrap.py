@@ -17,7 +17,6 @@ import numpy.typing as npt
 from ngram_builders.arrays import F64, I64
 
 RESAMPLES = 4_000
-_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,15 @@ class Bootstrap:
         distinct = sorted(set(names))
         index = {name: i for i, name in enumerate(distinct)}
         self._file_of: I64 = np.array([index[name] for name in names], dtype=np.int64)  # [N]
-        owners = [package for package, _ in distinct]
-        self._counts = _resample_counts(owners, np.random.default_rng(0), RESAMPLES)  # [B, F]
+
+        # A package drawn c times has its n files drawn c times n times, with equal probability.
+        rng = np.random.default_rng(0)
+        owners, members = np.unique([package for package, _ in distinct], return_inverse=True)
+        times = rng.multinomial(len(owners), np.full(len(owners), 1 / len(owners)), size=RESAMPLES)  # [B, P]
+        self._counts: F64 = np.zeros((RESAMPLES, len(distinct)))  # [B, F]
+        for p in range(len(owners)):
+            own = np.flatnonzero(members == p)
+            self._counts[:, own] = rng.multinomial(times[:, p] * len(own), np.full(len(own), 1 / len(own)))
 
     def intervals(self, parts: F64, wholes: F64) -> list[Interval]:
         """Sum of parts over sum of wholes, [N, A] each. -> A intervals."""
@@ -55,31 +61,13 @@ class Bootstrap:
         return _intervals(mean - mean[baseline], resampled - resampled[:, [baseline]])
 
     def _ratios(self, parts: F64, wholes: F64) -> tuple[F64, F64]:
-        """The ratios over all examples [A] and in each resample [B, A]."""
-        part = self._sums_by_file(parts)
-        whole = self._sums_by_file(wholes)
-        resampled = _divide(self._counts @ part, self._counts @ whole)
-        return _divide(part.sum(axis=0), whole.sum(axis=0)), resampled
-
-    def _sums_by_file(self, values: F64) -> F64:
-        """[N, A] -> [F, A]."""
-        sums = np.zeros((self._counts.shape[1], values.shape[1]))
-        np.add.at(sums, self._file_of, values)
-        return sums
-
-
-def _resample_counts(packages: Sequence[str], rng: np.random.Generator, resamples: int) -> F64:
-    """How often each file is drawn, given the package of each file [F]. -> [B, F]
-
-    A package drawn c times has its n files drawn c times n times, with equal probability.
-    """
-    names, members = np.unique(np.array(packages), return_inverse=True)
-    times = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)  # [B, P]
-    counts = np.zeros((resamples, len(packages)))
-    for p in range(len(names)):
-        files = np.flatnonzero(members == p)
-        counts[:, files] = rng.multinomial(times[:, p] * len(files), np.full(len(files), 1 / len(files)))
-    return counts
+        """The ratios over all examples [A] and in each resample [B, A]; nan where the whole is 0."""
+        sums = np.zeros((2, self._counts.shape[1], parts.shape[1]))  # [2, F, A]
+        for values, into in zip((parts, wholes), sums, strict=True):
+            np.add.at(into, self._file_of, values)
+        with np.errstate(invalid="ignore"):
+            part, whole = self._counts @ sums  # [B, A] each
+            return np.divide(*sums.sum(axis=1)), part / whole
 
 
 def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]]) -> list[Interval]:
@@ -90,16 +78,10 @@ def mean_intervals(values: npt.ArrayLike, groups: Sequence[tuple[str, str]]) -> 
     return Bootstrap(repositories, files).intervals(np.where(finite, numbers, 0.0), finite.astype(np.float64))
 
 
-def _divide(part: F64, whole: F64) -> F64:
-    """part / whole, nan where the denominator is 0."""
-    ratio: F64 = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
-    return ratio
-
-
 def _intervals(mean: F64, resampled: F64) -> list[Interval]:
     """Means [A] and resamples [B, A] -> percentile intervals, nan for a column without values."""
     return [
-        Interval(float(mean[a]), *map(float, np.nanpercentile(resampled[:, a], _PERCENTILES)))
+        Interval(float(mean[a]), *map(float, np.nanpercentile(resampled[:, a], (2.5, 97.5))))
         if np.isfinite(mean[a])
         else Interval(*[float("nan")] * 3)
         for a in range(len(mean))

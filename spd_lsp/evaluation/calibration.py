@@ -50,12 +50,10 @@ def read_candidates(records: Sequence[Record], label: str) -> Candidates:
     return Candidates(np.array(factors), np.array(scores), np.array(right, float), np.array(package))
 
 
-def _factors(score: float, match: Sequence[int] | None) -> list[float]:
+def _factors(score: float, match: tuple[int, int, int] | None) -> list[float]:
     """What each weight is multiplied by, as in `calibrate`. [6]"""
     p = min(max(score, UNWRITTEN if match else MIN_PROBABILITY), 1 - MIN_PROBABILITY)
-    of_match = (
-        [1.0, math.log(match[0]), Match(match[0], match[1], match[2], files=1).agreement] if match else [0.0] * 3
-    )
+    of_match = [1.0, math.log(match[0]), Match(*match, files=1).agreement] if match else [0.0] * 3
     return [1.0, math.log(p), -math.log(1 - p), *of_match]
 
 
@@ -93,25 +91,17 @@ def cross_validated(candidates: Candidates) -> F64:
     return predicted
 
 
-def _calibration_error(predicted: F64, right: F64) -> float:
-    """The expected calibration error over ten bins of equal size."""
-    bins = np.array_split(np.argsort(predicted, kind="stable"), min(_BINS, len(predicted)))
-    return float(sum(len(b) * abs(predicted[b].mean() - right[b].mean()) for b in bins) / len(predicted))
-
-
-def _log_loss(predicted: F64, right: F64) -> float:
-    """The mean over candidates, in nats."""
-    predicted = np.clip(predicted, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
-    return float(-np.where(right > 0, np.log(predicted), np.log1p(-predicted)).mean())
-
-
 def describe_fit(label: str, candidates: Candidates) -> str:
     """An arm's weights as `completion.ranking` writes them, and what they gain."""
     weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic(candidates.factors, candidates.right))
-    held_out = cross_validated(candidates)
     right = candidates.right
-    errors = [100 * _calibration_error(p, right) for p in (candidates.scores, held_out)]
-    losses = [_log_loss(p, right) for p in (candidates.scores, held_out)]
+    errors, losses = [], []
+    for p in (candidates.scores, cross_validated(candidates)):
+        # The expected calibration error over ten bins of equal size, and the mean log loss in nats.
+        bins = np.array_split(np.argsort(p, kind="stable"), min(_BINS, len(p)))
+        errors.append(100 * sum(len(b) * abs(p[b].mean() - right[b].mean()) for b in bins) / len(p))
+        kept = np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        losses.append(-np.where(right > 0, np.log(kept), np.log1p(-kept)).mean())
     return (
         f"{label}, {len(right):,} candidates: Weights({weights}); "
         f"calibration error {errors[0]:.1f} to {errors[1]:.1f} points, log loss {losses[0]:.3f} to {losses[1]:.3f}"

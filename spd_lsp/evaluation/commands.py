@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,7 @@ from spd_lsp.command_options import Choices, model_options, print_status
 from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings
 
-_ARMS = "superposed,best-first,greedy,nucleus,beam,paper"
 _MAX_DRAFTS = 16
-_OTHER_PRIORS = ("superposed@none", "superposed@repository")  # added to the default arms
 
 _repositories = click.argument(
     "repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path)
@@ -26,9 +25,10 @@ _repositories = click.argument(
 _drafts = click.option("-k", "--drafts", type=click.IntRange(1, 20), default=3, help="Number of drafts.")
 
 
-def _max_tokens(default: int) -> Callable[[Any], Any]:
-    kind = click.IntRange(1, 512)
-    return click.option("--max-tokens", type=kind, default=default, help="Maximum length of a draft, in tokens.")
+_max_tokens = partial(
+    click.option, "--max-tokens", type=click.IntRange(1, 512), help="Maximum length of a draft, in tokens."
+)
+_arms = partial(click.option, "--arms", metavar="A,B,...")
 
 
 @click.group("eval", context_settings={"show_default": True})
@@ -43,13 +43,10 @@ def evaluate() -> None:
 @_repositories
 @model_options
 @_drafts
-@_max_tokens(24)
-@click.option(
-    "--arms",
-    default=_ARMS,
-    metavar="A,B,...",
-    help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file. "
-    "VALUE/VALUE tries both.",
+@_max_tokens(default=24)
+@_arms(
+    default="superposed,best-first,greedy,nucleus,beam,paper",
+    help="Decoders to compare: DECODER[:SETTING=VALUE]...[@PRIOR], such as beam:drafts=5@file.",
 )
 @click.option(
     "--priors",
@@ -61,7 +58,7 @@ def evaluate() -> None:
     "--against",
     default="greedy,nucleus,beam",
     metavar="A,B,...",
-    help="Baselines of the paired comparisons. They use the same prior unless @ names one.",
+    help="Baselines of the paired comparisons. They use the same prior.",
 )
 @click.option("--examples", type=click.IntRange(min=1), help="Maximum number of examples in total.")
 @click.option(
@@ -90,8 +87,6 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
 
     # 1. Read what can be wrong before anything that takes long.
     arms = parse_arms(_split(options["arms"]), _split(options["priors"]))
-    if options["arms"] == _ARMS:
-        arms += parse_arms(_OTHER_PRIORS, [])
     packages = read_packages(repos)
     examples = sample_examples(packages, options["seed"], options["files"], options["language"])
     if options["primary"]:
@@ -112,27 +107,16 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
             report("examples", number, len(examples))
 
     # 3. Report.
-    facts = {
-        "model": options["model"],
-        "packages": ", ".join(package.name for package in packages),
-        "seed": options["seed"],
-        "k": options["drafts"],
-        "max_tokens": options["max_tokens"],
-        "version": __version__,
-        "trained on": trained_on,
-    }
+    facts = {"model": options["model"], "packages": ", ".join(package.name for package in packages)}
+    facts |= {"seed": options["seed"], "k": options["drafts"], "max_tokens": options["max_tokens"]}
+    facts |= {"version": __version__, "trained on": trained_on}
     click.echo(quality_report(Results(records, arms, options["drafts"], _split(options["against"])), facts))
     print_status(f"wrote {out / 'examples.jsonl'}")
 
 
 @evaluate.command()
 @click.argument("results", metavar="RESULTS", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--arms",
-    default="superposed@repository+file,superposed@none",
-    metavar="A,B,...",
-    help="Arms whose candidates are used.",
-)
+@_arms(default="superposed@repository+file,superposed@none", help="Arms whose candidates are used.")
 def confidence(results: Path, arms: str) -> None:
     """Calibrate the probabilities of completions.
 
@@ -158,17 +142,14 @@ def edits(repos: tuple[Path, ...], commits: int) -> None:
     """
     from spd_lsp.evaluation.edits import describe_edits
 
-    for line in describe_edits(repos, commits):
-        click.echo(line)
+    click.echo("\n".join(describe_edits(repos, commits)))
 
 
 @evaluate.command("llama-server", epilog="\b\nExample: spd-lsp eval llama-server ~/code/*/ --model qwen.gguf")
-@click.argument("repos", metavar="REPO...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--model", default="starter", show_default=True, metavar="M", help="GGUF file that both servers open."
-)
-@click.option("--places", type=click.IntRange(2), default=60, show_default=True, help="Maximum number of places.")
-@click.option("--timed", type=click.IntRange(2), default=15, show_default=True, help="Places with all timings.")
+@_repositories
+@click.option("--model", default="starter", metavar="M", help="GGUF file that both servers open.")
+@click.option("--places", type=click.IntRange(2), default=60, help="Maximum number of places.")
+@click.option("--timed", type=click.IntRange(2), default=15, help="Places with all timings.")
 def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -> None:
     """Compare with llama.cpp's own server.
 
@@ -178,34 +159,26 @@ def llama_server(repos: tuple[Path, ...], model: str, places: int, timed: int) -
     from spd_lsp.evaluation.llama_server import compare
 
     with progress() as report:
-        table = compare(repos, model, places, timed, report)
-    click.echo(table)
+        click.echo(compare(repos, model, places, timed, report))
 
 
 @evaluate.command(epilog="\b\nExample: spd-lsp eval infilling HumanEval-SingleLineInfilling.jsonl.gz --run-code")
 @click.argument("benchmark", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @model_options
 @_drafts
-@_max_tokens(64)
-@click.option(
-    "--arms",
-    default="best-first-alone,uncopied,greedy,beam",
-    metavar="A,B,...",
-    help="Decoders to compare, as for `eval quality`.",
-)
+@_max_tokens(default=64)
+@_arms(default="best-first-alone,uncopied,greedy,beam", help="Decoders to compare, as for `eval quality`.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of tasks, chosen at random.")
-@click.option("--seed", type=int, default=0, help="Random seed of --limit.")
 @click.option("--run-code", is_flag=True, help="Run programs that the model wrote on this machine. Required.")
-def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code: bool, **options: Any) -> None:
+def infilling(benchmark: Path, arms: str, limit: int | None, run_code: bool, **options: Any) -> None:
     """Fill gaps in programs and run their tests.
 
-    FILE is the single-line or multi-line file of HumanEval-Infilling. The completed programs run with your
+    FILE is the single-line file of HumanEval-Infilling. The completed programs run with your
     permissions, within limits of time and memory. On Linux on x86-64 they cannot use the network, reach other
     processes or write files.
     """
-    from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report
+    from spd_lsp.evaluation.infilling.run import WHOLE_PROGRAM, fill_gap, infilling_report, read_tasks
     from spd_lsp.evaluation.infilling.sandbox import is_confined
-    from spd_lsp.evaluation.infilling.tasks import read_tasks, sample_tasks
     from spd_lsp.evaluation.quality.arms import parse_arms
     from spd_lsp.evaluation.quality.run import open_runner
 
@@ -213,7 +186,9 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
         raise UserError("this runs programs that a model wrote, on this machine; if you want that, add --run-code")
     if not is_confined():
         print_status("only limits hold here: what the model writes can reach files, processes and the network")
-    tasks = sample_tasks(read_tasks(benchmark), limit, seed)
+    tasks = read_tasks(benchmark)
+    drawn = random.Random(0).sample(range(len(tasks)), len(tasks))[:limit]  # more of them include fewer
+    tasks = [tasks[number] for number in sorted(drawn)]
     asked = parse_arms(_split(arms), ["none"])
     runner = open_runner(Settings(**options), print_status, context_tokens=WHOLE_PROGRAM)
     records = []
@@ -229,7 +204,6 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
 @model_options
 @_drafts
 @click.option("--examples", default=40, help="Maximum number of held-out passages per repository.")
-@click.option("--prose", is_flag=True, help="Use documentation (.md, .rst, .txt, METADATA) instead of Python.")
 @click.option(
     "--part",
     "parts",
@@ -237,9 +211,7 @@ def infilling(benchmark: Path, arms: str, limit: int | None, seed: int, run_code
     metavar="PART",
     help="Run only this part: perplexity, facts, orders, resets, coverage or linearity. Repeatable.",
 )
-def paper(
-    repos: tuple[Path, ...], model: str, device: str, prose: bool, parts: tuple[str, ...], **numbers: int
-) -> None:
+def paper(repos: tuple[Path, ...], model: str, device: str, parts: tuple[str, ...], **numbers: int) -> None:
     """Repeat the experiments of the paper on Superposed Decoding.
 
     One file in six supplies the passages, the others supply n-grams. The model judges its own drafts.
@@ -252,7 +224,7 @@ def paper(
     if unknown := [part for part in parts if part not in PARTS]:
         raise UserError(f"--part takes {', '.join(PARTS)}, not {unknown[0]!r}")
     folder = locate(model, print_status)
-    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"], prose=prose)
+    passages = read_passages(repos, ModelTokenizer(folder), numbers["examples"])
     engine = load(folder, device, print_status)
     files = len({passage.group for passage in passages})
     click.echo(f"{model}, {len(passages)} passages of {files} files, k = {numbers['drafts']}")

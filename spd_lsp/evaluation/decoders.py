@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +26,10 @@ from spd_lsp.decoding.superposed import (
     is_done,
     rank_drafts,
     select_drafts,
-    superpose,
 )
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-_EMPTY_DRAFT = Draft((), 0.0)
 _WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
@@ -51,7 +50,7 @@ class _DraftBatch:
         logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
         request = without_first_ngrams(self.request, self.settings)
-        return list(expand(logits, [_EMPTY_DRAFT], request, self.settings))
+        return list(expand(logits, [Draft((), 0.0)], request, self.settings))
 
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
         """Read the last token of each draft. -> what continues each by its own logits, best first"""
@@ -61,8 +60,7 @@ class _DraftBatch:
         self.rows = {draft.ids: row for row, draft in enumerate(live)}
         self.passes += 1
         self.positions += len(live)
-        alone = [([draft], row) for draft, row in zip(live, logits, strict=True)]
-        return [expand(row, draft, self.request, self.settings) for draft, row in alone]
+        return [expand(row, [one], self.request, self.settings) for one, row in zip(live, logits, strict=True)]
 
     def result(self, best: list[Draft], every: Sequence[Draft], spare: Sequence[Draft] = ()) -> DecodingResult:
         """The best drafts, and what all of them took."""
@@ -86,49 +84,41 @@ def beam(model: Model, request: DecodingRequest, settings: Settings, check: Chec
 
 def _nucleus(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
     """k samples, ranked by p_f; equal ones count once."""
-    batch = _DraftBatch(model, request, settings, check)
-    samples = _draw_samples(batch)
+    batch, samples = sample(model, request, settings, check)
     once = {draft.ids: draft for draft in samples}.values()
     return batch.result(rank_drafts(once, settings.ranking, request.text_of)[: settings.drafts], samples)
 
 
-def sample(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> list[Draft]:
-    """k samples, equal ones as often as they were drawn."""
-    return _draw_samples(_DraftBatch(model, request, settings, check))
-
-
-def _draw_samples(batch: _DraftBatch) -> list[Draft]:
-    """Draw as many samples as drafts are wanted; the prompt is the seed."""
-    rng = seeded(batch.request.prompt)
+def sample(
+    model: Model, request: DecodingRequest, settings: Settings, check: Check
+) -> tuple[_DraftBatch, list[Draft]]:
+    """k samples, equal ones as often as they were drawn; the prompt is the seed."""
+    batch = _DraftBatch(model, request, settings, check)
+    rng = seeded(request.prompt)
     first = batch.prefill()
-    live = [draw(first, rng) for _ in range(batch.settings.drafts)]
+    live = [draw(first, rng) for _ in range(settings.drafts)]
     done: list[Draft] = []
     while True:
-        ends = [len(draft.ids) == batch.settings.max_tokens or batch.request.stop(draft.ids) for draft in live]
+        ends = [len(draft.ids) == settings.max_tokens or request.stop(draft.ids) for draft in live]
         done += [draft for draft, ended in zip(live, ends, strict=True) if ended]
         live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
-            return done
+            return batch, done
         live = [draw(options, rng) for options in batch.step(live)]
 
 
 def _product_decoder(
-    name: str, model: Model, start: DecodingRequest, settings: Settings, check: Check
+    model: Model, start: DecodingRequest, settings: Settings, check: Check, **chosen: Any
 ) -> DecodingResult:
-    """The decoder that a user gets by this value of the setting."""
-    chosen = replace(settings, decoder=name)
-    return decoder_for(model, chosen)(model, start, chosen, check)
-
-
-def _greedy(model: Model, start: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
-    """One draft, the most likely token at each step."""
-    return superpose(model, start, replace(settings, drafts=1), check)
+    """The decoder that a user gets by these values of settings."""
+    settings = replace(settings, **chosen)
+    return decoder_for(model, settings)(model, start, settings, check)
 
 
 DECODERS: dict[str, DecodingFunction] = {
-    "superposed": partial(_product_decoder, "superposed"),
-    "best-first": partial(_product_decoder, "best-first"),
-    "greedy": _greedy,
+    "superposed": partial(_product_decoder, decoder="superposed"),
+    "best-first": partial(_product_decoder, decoder="best-first"),
+    "greedy": partial(_product_decoder, decoder="superposed", drafts=1),
     "nucleus": _nucleus,
     "nucleus-superposed": nucleus_superposed,
     "sampled-resets": sampled_resets,

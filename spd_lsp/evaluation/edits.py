@@ -11,10 +11,10 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
@@ -29,11 +29,11 @@ _MAX_FILES = 9  # of a commit; more are changed by programs
 _MAX_BLOCK = 40  # lines that were replaced as one
 _MAX_STEPS = 80  # of a file; more were not made by hand
 _ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
-_COMMIT = "commit"
+_COMMIT = "\0"  # begins what git lists of one
 _GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
 
 
-class Hunk(NamedTuple):
+class _Hunk(NamedTuple):
     """What is replaced at an offset of the text before."""
 
     start: int
@@ -41,11 +41,11 @@ class Hunk(NamedTuple):
     new: str
 
 
-_Step = tuple[Hunk, ...]  # made at once: what changes within a line, or whole lines
+_Step = tuple[_Hunk, ...]  # made at once: what changes within a line, or whole lines
 
 
 @dataclass(slots=True)
-class File:
+class _File:
     """A file while it is changed."""
 
     name: str
@@ -53,18 +53,13 @@ class File:
     steps: list[_Step]  # that are not made yet, from top to bottom
     shift: int = 0  # of their offsets by those that are
 
-    def after(self, hunks: Sequence[Hunk]) -> str:
+    def after(self, hunks: Sequence[_Hunk]) -> str:
         """The text with some changes of the next steps, too."""
         text = self.text
         for hunk in reversed(hunks):
             at = hunk.start + self.shift
             text = text[:at] + hunk.new + text[at + len(hunk.old) :]
         return text
-
-    def make(self, step: _Step) -> None:
-        """Make the next step."""
-        self.text = self.after(step)
-        self.shift += sum(len(hunk.new) - len(hunk.old) for hunk in step)
 
     def wants(self, start: int, changed: str) -> bool:
         """Whether a text with one place changed has what the author made of that line, or some of it."""
@@ -77,71 +72,57 @@ class File:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """What was proposed after a change."""
 
-    repo: str
-    file: str
+    group: tuple[str, str]  # repository and file
     made: int  # changes like it, itself included; 0 after whole lines, blanks or brackets
     left: int  # changes like it that the author made afterwards
-    right: list[bool] = field(default_factory=list)  # of each proposal, best first
+    right: bool | None  # whether the first proposal is; None: nothing was proposed
 
 
 def replay(repo: Path, most: int) -> Iterator[Moment]:
     """The moments of the newest commits of a repository."""
-    for commit in _read_commits(repo, most):
-        files = [file for path, *names in commit if (file := _file(repo, path, *names)).steps]
-        if len(files) <= _MAX_FILES:
-            yield from _replay(str(repo), files)
+    for files in _read_commits(repo, most):
+        if len(files) > _MAX_FILES:
+            continue
+        session = Session()
+        made: list[set[tuple[str, str]]] = []
+        session.see({file.name: file.text for file in files})
+        for file in files:
+            while file.steps:
+                step = file.steps.pop(0)
+                file.text = file.after(step)
+                file.shift += sum(len(hunk.new) - len(hunk.old) for hunk in step)
+                session.see({one.name: one.text for one in files})
+                keys = _keys(step)
+                made.append(keys)
+                alike = sum(bool(keys & one) for one in made)
+                left = sum(bool(keys & _keys(one)) for other in files for one in other.steps)
+                right = None
+                for start, end, text in session.proposals()[:1]:
+                    right = file.wants(start, file.text[:start] + text + file.text[end:])
+                yield Moment((str(repo), file.name), alike, left, right)
 
 
-def _replay(repo: str, files: Sequence[File]) -> Iterator[Moment]:
-    session = Session()
-    made: list[set[tuple[str, str]]] = []
-    session.see({file.name: file.text for file in files})
-    for file in files:
-        while file.steps:
-            step = file.steps.pop(0)
-            file.make(step)
-            session.see({one.name: one.text for one in files})
-            keys = _keys(step)
-            left = sum(bool(keys & _keys(one)) for other in files for one in other.steps)
-            made.append(keys)
-            moment = Moment(repo, file.name, sum(bool(keys & one) for one in made), left)
-            for start, end, text in session.proposals():
-                moment.right.append(file.wants(start, file.text[:start] + text + file.text[end:]))
-            yield moment
-
-
-def _language(path: str) -> str:
-    """The language of a file that is looked at, else an empty string."""
-    language = LANGUAGE_BY_EXTENSION.get(PurePosixPath(path).suffix[1:], "")
-    return language if language in _LANGUAGES and not _GENERATED.search(path) else ""
-
-
-def _read_commits(repo: Path, most: int) -> list[list[tuple[str, str, str]]]:
-    """The files that each commit changes, with the names of their texts before and after; newest first."""
+def _read_commits(repo: Path, most: int) -> Iterator[list[_File]]:
+    """The files that each commit changes as a person does, as they were before; newest first."""
     listed = ("--raw", "--no-abbrev", "--no-renames", "--diff-filter=M", "--no-show-signature")
     # Those that change no such file do not count.
     paths = [f":(glob)**/*.{end}" for end, language in LANGUAGE_BY_EXTENSION.items() if language in _LANGUAGES]
-    arguments = (f"--max-count={most}", "--no-merges", f"--format=tformat:{_COMMIT}", *listed, "--", *paths)
-    commits: list[list[tuple[str, str, str]]] = []
-    for line in _git(repo, "log", *arguments).decode("utf-8", "replace").splitlines():
-        fields, _, path = line.partition("\t")
-        if line.startswith(_COMMIT):
-            commits.append([])
-        elif _language(path):
-            _, _, before, after, *_ = fields.split()
-            commits[-1].append((path, before, after))
-    return commits
-
-
-def _file(repo: Path, path: str, *names: str) -> File:
-    """A file before a commit, without any step if there are more than a person makes."""
-    before, after = (_read_blob(repo, name) for name in names)
-    steps = list(_steps(before, after)) if before and after else []
-    return File(path, before, steps if len(steps) <= _MAX_STEPS else [])
+    arguments = (f"--max-count={most}", "--no-merges", "--format=tformat:%x00", *listed, "--", *paths)
+    for commit in _git(repo, "log", *arguments).decode("utf-8", "replace").split(_COMMIT)[1:]:
+        files = []
+        for line in commit.splitlines():
+            fields, _, path = line.partition("\t")
+            if path and not _GENERATED.search(path):
+                blobs = [_git(repo, "cat-file", "blob", name) for name in fields.split()[2:4]]
+                before, after = (data.decode("utf-8", "replace").replace("\r\n", "\n") for data in blobs)
+                is_small = max(map(len, blobs)) < _MAX_FILE
+                steps = list(_steps(before, after)) if is_small and "\ufffd" not in before + after else []
+                if before and after and 0 < len(steps) <= _MAX_STEPS:
+                    files.append(_File(path, before, steps))
+        yield files
 
 
 def _git(repo: Path, *arguments: str) -> bytes:
@@ -154,13 +135,6 @@ def _git(repo: Path, *arguments: str) -> bytes:
     return done.stdout
 
 
-def _read_blob(repo: Path, name: str) -> str:
-    """The text of a stored file; empty if it is large or no text."""
-    data = _git(repo, "cat-file", "blob", name)
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    return "" if len(data) >= _MAX_FILE or "\ufffd" in text else text
-
-
 def _steps(before: str, after: str) -> Iterator[_Step]:
     """The changes from top to bottom: those within a line at once; inserted and deleted lines one by one."""
     olds, news = before.splitlines(keepends=True), after.splitlines(keepends=True)
@@ -170,11 +144,11 @@ def _steps(before: str, after: str) -> Iterator[_Step]:
     for tag, i, end_i, j, end_j in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
-        hunks = [Hunk(starts[n], olds[n], "") for n in range(i, end_i)]
-        hunks += [Hunk(starts[end_i], "", line) for line in news[j:end_j]]
+        hunks = [_Hunk(starts[n], olds[n], "") for n in range(i, end_i)]
+        hunks += [_Hunk(starts[end_i], "", line) for line in news[j:end_j]]
         if tag == "replace" and max(end_i - i, end_j - j) <= _MAX_BLOCK:
             hunks = list(_token_hunks(starts[i], "".join(olds[i:end_i]), "".join(news[j:end_j])))
-        step: list[Hunk] = []
+        step: list[_Hunk] = []
         for hunk in hunks:
             if step and not (_is_within_line([*step, hunk]) and "\n" not in before[step[0].start : hunk.start]):
                 yield tuple(step)
@@ -184,7 +158,7 @@ def _steps(before: str, after: str) -> Iterator[_Step]:
             yield tuple(step)
 
 
-def _token_hunks(start: int, old: str, new: str) -> Iterator[Hunk]:
+def _token_hunks(start: int, old: str, new: str) -> Iterator[_Hunk]:
     """The changes of tokens between two texts."""
     olds, news = tokenize(old), tokenize(new)
     at = [start]
@@ -192,10 +166,10 @@ def _token_hunks(start: int, old: str, new: str) -> Iterator[Hunk]:
         at.append(at[-1] + len(token))
     for tag, a, b, c, d in SequenceMatcher(None, olds, news, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield Hunk(at[a], "".join(olds[a:b]), "".join(news[c:d]))
+            yield _Hunk(at[a], "".join(olds[a:b]), "".join(news[c:d]))
 
 
-def _is_within_line(hunks: Sequence[Hunk]) -> bool:
+def _is_within_line(hunks: Sequence[_Hunk]) -> bool:
     return not any("\n" in hunk.old + hunk.new for hunk in hunks)
 
 
@@ -205,12 +179,11 @@ def _keys(step: _Step) -> set[tuple[str, str]]:
     return {key for hunk in hunks for key in ((hunk.old, hunk.new), _general(hunk))}
 
 
-def _general(hunk: Hunk) -> tuple[str, str]:
+def _general(hunk: _Hunk) -> tuple[str, str]:
     """A change without the words that it keeps."""
     olds, news = tokenize(hunk.old), tokenize(hunk.new)
-    kept = {
-        word: f"\0{n}" for n, word in enumerate(dict.fromkeys(w for w in olds if w in news and w.isidentifier()))
-    }
+    words = dict.fromkeys(word for word in olds if word in news and word.isidentifier())
+    kept = {word: f"\0{n}" for n, word in enumerate(words)}
     return "".join(kept.get(word, word) for word in olds), "".join(kept.get(word, word) for word in news)
 
 
@@ -223,18 +196,12 @@ def _line(text: str, at: int) -> tuple[int, str]:
 def describe_edits(repos: Sequence[Path], commits: int) -> Iterator[str]:
     """What is measured on the newest commits of repositories, as lines with 95 % intervals."""
     moments = [moment for repo in repos for moment in replay(repo, commits)]
-    shown = [one for one in moments if one.right]
-    repeated = [(one, one.right[:1] == [True]) for one in moments if one.left]
-    others = [(one, not one.right) for one in moments if not one.left]
     shares = {
-        "first proposals right": [(one, one.right[0]) for one in shown],
-        "all proposals right": [(one, right) for one in shown for right in one.right],
-        "recall after changes that are repeated": repeated,
-        "recall after two like ones or more": [(one, right) for one, right in repeated if one.made > 1],
-        "silent after other changes": others,
-        "silent after other changes within lines": [(one, silent) for one, silent in others if one.made],
+        "first proposals right": [(one, one.right) for one in moments if one.right is not None],
+        "recall after two like ones or more": [(m, m.right is True) for m in moments if m.left and m.made > 1],
+        "silent after other changes": [(one, one.right is None) for one in moments if not one.left],
     }
     for name, cases in shares.items():
-        groups = [(moment.repo, moment.file) for moment, _ in cases]
+        groups = [moment.group for moment, _ in cases]
         share = f"{mean_intervals([[value] for _, value in cases], groups)[0]:.3f}, " if cases else ""
         yield f"{name}: {share}{len(cases)} cases"

@@ -1,7 +1,7 @@
 """Beside llama.cpp's own server, with the same GGUF file and one thread: what answers cost, and which are exact.
 
-llama.cpp's server is asked for lines of real files over HTTP, spd-lsp over stdio, once with a table of the files
-that are not tested. Both read the same text. Run as a program, this is llama.cpp's server.
+llama.cpp's server is asked for lines of real files over HTTP, spd-lsp over stdio. Both read the same text. Run as
+a program, this is llama.cpp's server.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ from spd_lsp.models.checkpoint.hub import is_gguf_model, locate, shipped_setting
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
-_STEPS = ("the first answer", "the same place again", "three answers there", "behind one more key")
+_STEPS = ("the first answer", "three answers there", "behind one more key")
 _Place = tuple[str, str, str, str]  # a document's URI, its text before and after the cursor, and the next key
-_Asks = Sequence[
-    Callable[[], str]
-]  # what is asked for at a place, one after the other: the first line of an answer
+_Asks = Sequence[Callable[[], str]]  # of the steps at a place: each gives the first line of an answer
 _SECONDS = 300  # for an answer
 
 
@@ -77,7 +75,7 @@ def _asks_of_llama(address: str, tokens: ModelTokenizer, budget: int, place: _Pl
             found: Any = json.load(answer)
         return str((found[0] if isinstance(found, list) else found)["content"])
 
-    return ask, ask, partial(ask, n=3, temperature=0.8), partial(ask, key)
+    return ask, partial(ask, n=3, temperature=0.8), partial(ask, key)
 
 
 def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
@@ -98,7 +96,7 @@ def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
         items = (answer.get("result") or {}).get("items") or [{"insertText": ""}]
         return str(items[0]["insertText"]).split("\n")[0]
 
-    return ask, ask, ask, partial(ask, key)
+    return ask, ask, partial(ask, key)
 
 
 def compare(repos: Sequence[Path], model: str, places: int, timed: int, report: ReportProgress) -> str:
@@ -112,43 +110,31 @@ def compare(repos: Sequence[Path], model: str, places: int, timed: int, report: 
     budget = shipped_settings(model, path).get("context_tokens", Settings().context_tokens)
     with TemporaryDirectory() as folder, ExitStack() as running:
         root = Path(folder).resolve()
-        for package, name in texts.keys() - {(one.package, one.file) for one in examples}:
-            (root / package / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / package / name).write_text(texts[package, name], encoding="utf-8")
-        for one in packages:
-            options = "--data-dir", str(root / "tables"), "build-ngrams", str(root / one.name), "--model", model
-            subprocess.run(python("spd_lsp", *options), cwd=NEUTRAL_CWD, check=True, capture_output=True)
         process, address = _start_llama(path)
-        running.enter_context(process)
-        running.callback(process.kill)
-        processes: list[int] = [process.pid]
-        arms: list[Callable[[_Place], _Asks]] = [partial(_asks_of_llama, address, ModelTokenizer(path), budget)]
-        for data in ("empty", "tables"):
-            server = StdioServer(Settings(model=model, data_dir=str(root / data)))
-            running.enter_context(server.process)
-            running.callback(server.process.kill)
-            server.start(threads=1)
-            processes.append(server.process.pid)
-            arms.append(partial(_asks_of_editor, server))
-        costs: list[dict[str, list[float]]] = [{step: [] for step in _STEPS} for _ in arms]
-        exact = [0 for _ in arms]
+        server = StdioServer(Settings(model=model, data_dir=str(root / "data")))
+        for one in (process, server.process):
+            running.enter_context(one)
+            running.callback(one.kill)
+        server.start(threads=1)
+        pids = (process.pid, server.process.pid)
+        asks: list[Callable[[_Place], _Asks]] = [partial(_asks_of_llama, address, ModelTokenizer(path), budget)]
+        asks.append(partial(_asks_of_editor, server))
+        costs: list[dict[str, list[float]]] = [{step: [] for step in _STEPS} for _ in pids]
+        exact = [0 for _ in pids]
         for number, example in enumerate(examples):
             text, uri = texts[example.package, example.file], (root / example.package / example.file).as_uri()
             place = uri, text[: example.at], text[example.at + len(example.target) :], example.target[0]
-            for arm, pid in enumerate(processes):
+            for arm, pid in enumerate(pids):
                 spent = processor_seconds(processes_of(pid))
-                for step, ask in zip(_STEPS[: None if number < timed else 1], arms[arm](place), strict=False):
+                for step, ask in zip(_STEPS[: None if number < timed else 1], asks[arm](place), strict=False):
                     exact[arm] += (ask().rstrip() == example.target) and step == _STEPS[0]
                     before, spent = spent, processor_seconds(processes_of(pid))
                     costs[arm][step].append(1000 * (spent - before))
             report("places", number + 1, len(examples))
-        memory = [sum(memory_of(one, "VmRSS") for one in processes_of(pid)) for pid in processes]
-    first = [cost[_STEPS[0]] for cost in costs]
-    ratios = [[own / max(other, 1) for own, other in zip(one, first[0], strict=True)] for one in first]
+        memory = [sum(memory_of(one, "VmRSS") for one in processes_of(pid)) for pid in pids]
     rows = [
-        ["", "llama.cpp's server", "spd-lsp", "with a table"],
+        ["", "llama.cpp's server", "spd-lsp"],
         *([f"{step}, CPU ms", *(spread(cost[step]) for cost in costs)] for step in _STEPS),
-        ["the first answer, relative", *map(spread, ratios)],
         ["memory, MiB", *(f"{one:,.0f}" for one in memory)],
         [f"exact first answers of {len(examples)}", *map(str, exact)],
     ]

@@ -1,15 +1,11 @@
 """The experiments of the paper on Superposed Decoding (https://arxiv.org/abs/2405.18400), on files at hand.
 
 A passage is a position in a held-out file; the other files are counted as n-grams. The paper takes the first 15
-tokens of web pages; files of code begin with imports, so passages are drawn from all of a file.
+tokens of web pages; files of code begin with imports, so passages are drawn from all of a file. The paper judges
+drafts of Llama-2-7B by Llama-2-70B; here the drafting model judges its own, which favours greedy and beam most.
 
-- Perplexity of the drafts by rank, and of the best (tables 1 and 3, and 4 by the longest n-gram; section 5.3 by
-  resets). The paper judges drafts of Llama-2-7B by Llama-2-70B; here the drafting model judges its own, which
-  favours greedy and beam most of all.
-- Facts and coverage (table 2, figures 8 to 11): whether a draft is what really follows, of so many drafts, and of
-  so many samples, each a pass per token.
-- Linearity (section 3.3, figure 3): f(sum_i gamma_i z_i) against sum_i gamma_i f(z_i). As in the paper, beam
-  search finds k drafts. Their last tokens are superposed on a cache of superposed positions; each reads its own.
+Linearity compares f(sum_i gamma_i z_i) with sum_i gamma_i f(z_i). As in the paper, beam search finds k drafts.
+Their last tokens are superposed on a cache of superposed positions; each reads its own.
 
 Dimensions: N passages, K drafts, S timesteps, T tokens, V vocabulary.
 """
@@ -51,7 +47,6 @@ _STEPS = (1, 2, 3, 5, 10)  # of the timesteps, those that are shown
 _HELD_OUT = 6  # one file in so many holds passages
 _WEIGHT = 0.7  # of n-grams
 _TEMPERATURES = (1.0, 0.06)  # of the drafts' probabilities, which weight their tokens
-_PROSE = {"METADATA", ".md", ".rst", ".txt"}  # names or endings; of METADATA what follows the headers
 
 _PLAIN = Settings()
 _NUCLEUS = Settings(temperature=0.6, candidates=50)  # of the fewest that hold 0.9
@@ -103,48 +98,26 @@ class Passage:
     mixture: Mixture  # of the other files
 
 
-def read_passages(
-    repos: Sequence[Path], tokens: ModelTokenizer, examples: int, *, prose: bool = False
-) -> list[Passage]:
-    """Draw passages evenly from held-out files, none of which overlap; of prose, from all repositories as one.
-
-    `examples`: how many of each repository.
-    """
-    if prose:
-        texts = {"prose": [file for repo in repos for file in _read_prose(repo)]}
-        examples *= len(repos)
-    else:
-        texts = {
-            package.name: [(file.name, file.text) for file in package.files if file.language == "python"]
-            for package in read_packages(repos)
-        }
-    return [passage for name, files in texts.items() for passage in _of_files(name, files, tokens, examples)]
-
-
-def _read_prose(folder: Path) -> Iterator[tuple[str, str]]:
-    """The names and texts of documentation, without the headers of METADATA, and without licences."""
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder.parent).as_posix()
-        if {path.name, path.suffix} & _PROSE and "licen" not in name.lower() and path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            yield name, text.partition("\n\n")[2] if path.name == "METADATA" else text
-
-
-def _of_files(name: str, files: list[tuple[str, str]], tokens: ModelTokenizer, examples: int) -> Iterator[Passage]:
-    rng = np.random.default_rng([0, *name.encode()])
-    if len(files) < 2:
-        raise UserError(f"{name} has {len(files)} files of Python or prose, at least two are needed; name others")
-    files = [files[i] for i in rng.permutation(len(files))]
-    encoded = [list(ids) for ids in tokens.encode_batch([text for _, text in files])]
-    held_out = len(files) // _HELD_OUT + 1
-    counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
-    mixture = Mixture([[Signed(build_suffix_array(counted))]], [_WEIGHT])
-    places = []
-    for (file, _), ids in zip(files[:held_out], encoded, strict=False):
-        drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _LONG, _LONG)).tolist()
-        places += [(turn, file, ids, at) for turn, at in enumerate(drawn)]
-    for _, file, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
-        yield Passage((name, file), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture)
+def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) -> list[Passage]:
+    """Draw passages evenly from held-out files, none of which overlap. `examples`: how many of each repository."""
+    passages: list[Passage] = []
+    for package in read_packages(repos):
+        name, rng = package.name, np.random.default_rng([0, *package.name.encode()])
+        files = [file for file in package.files if file.language == "python"]
+        if len(files) < 2:
+            raise UserError(f"{name} has {len(files)} files of Python, at least two are needed; name others")
+        files = [files[i] for i in rng.permutation(len(files))]
+        encoded = [list(ids) for ids in tokens.encode_batch([file.text for file in files])]
+        held_out = len(files) // _HELD_OUT + 1
+        counted = [with_boundaries(ids, tokens.end_of_text) for ids in encoded[held_out:]]
+        mixture = Mixture([[Signed(build_suffix_array(counted))]], [_WEIGHT])
+        places = []
+        for file, ids in zip(files[:held_out], encoded, strict=False):
+            drawn = rng.permutation(np.arange(_PREFIX, len(ids) - _LONG, _LONG)).tolist()
+            places += [(turn, file.name, ids, at) for turn, at in enumerate(drawn)]
+        for _, file_name, ids, at in sorted(places, key=lambda place: place[0])[:examples]:
+            passages.append(Passage((name, file_name), ids[at - _PREFIX : at], ids[at : at + _LONG], mixture))
+    return passages
 
 
 def paper_tables(
@@ -152,13 +125,23 @@ def paper_tables(
 ) -> Iterator[str]:
     """Yield the chosen tables of PARTS."""
     ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
+    perplexities = partial(_perplexities, engine, k)
+
+    def linearity(passage: Passage) -> dict[str, Floats]:
+        found = {}
+        for tau in _TEMPERATURES:
+            traced = trace_passage(engine, passage.before, k, _STEPS[-1], tau)[[step - 1 for step in _STEPS]]
+            for name, column in zip(("cosine", "cosine with the step before", "KL, nats"), traced.T, strict=True):
+                found[f"tau {tau}: {name}"] = column
+        return found
+
     measures: dict[str, tuple[Sequence[str], _Measure, Callable[[Interval], str]]] = {
-        "perplexity": (ranks, partial(_perplexities, engine, _PERPLEXITY, k, _TOKENS), "{:.2f}".format),
-        "orders": (ranks, partial(_perplexities, engine, _ORDERS, k, _TOKENS), "{:.2f}".format),
-        "resets": (ranks, partial(_perplexities, engine, _RESETS, k, _LONG), "{:.2f}".format),
+        "perplexity": (ranks, partial(perplexities, _PERPLEXITY, _TOKENS), "{:.2f}".format),
+        "orders": (ranks, partial(perplexities, _ORDERS, _TOKENS), "{:.2f}".format),
+        "resets": (ranks, partial(perplexities, _RESETS, _LONG), "{:.2f}".format),
         "facts": ([f"P@{n + 1}, %" for n in range(k)], partial(_precisions, engine, k), percent),
         "coverage": ([f"{n * _FACT} passes, %" for n in _SAMPLES], partial(_coverage, engine, k), percent),
-        "linearity": ([f"step {s}" for s in _STEPS], partial(_linearity, engine, k), "{:.3f}".format),
+        "linearity": ([f"step {s}" for s in _STEPS], linearity, "{:.3f}".format),
     }
     for part in parts:
         head, measure, show = measures[part]
@@ -180,7 +163,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
     mixture = adjusted(passage.mixture, settings) if asks else None
     request = DecodingRequest(passage.before, lambda ids: False, passage.before[-MAX_CONTEXT:], mixture)
     if decoder == "nucleus":  # equal ones do not count once
-        drafts = sample(engine, request, settings, lambda: None)
+        _, drafts = sample(engine, request, settings, lambda: None)
     elif decoder == "nucleus-superposed":
         samples = sampled_drafts(engine, request, settings, lambda: None, _SAMPLES[-1])
         drafts = [draft for result in samples for draft in result.best]
@@ -190,7 +173,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
 
 
 def _perplexities(
-    engine: Engine, methods: Mapping[str, _Method], k: int, tokens: int, passage: Passage
+    engine: Engine, k: int, methods: Mapping[str, _Method], tokens: int, passage: Passage
 ) -> dict[str, Floats]:
     """Of each draft by rank, and of the best. -> [K + 1]"""
     texts = {name: _drafts(engine, passage, method, k, tokens) for name, method in methods.items()}
@@ -235,17 +218,6 @@ def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
         finished = [draft == fact for draft in _drafts(engine, passage, several, k, _FACT)]
         found[f"nucleus{name}"] = np.array([any(samples[:n]) for n in _SAMPLES], float)
         found[f"nucleus x SPD{name}"] = np.array([any(finished[: n * k]) for n in _SAMPLES], float)
-        found[f"difference{name}"] = found[f"nucleus x SPD{name}"] - found[f"nucleus{name}"]
-    return found
-
-
-def _linearity(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
-    """At each temperature of the drafts' probabilities, by timestep. -> [len(_STEPS)]"""
-    found = {}
-    for tau in _TEMPERATURES:
-        columns = trace_passage(engine, passage.before, k, _STEPS[-1], tau)[[step - 1 for step in _STEPS]].T
-        for name, column in zip(("cosine", "cosine with the step before", "KL, nats"), columns, strict=True):
-            found[f"tau {tau}: {name}"] = column
     return found
 
 
@@ -273,7 +245,9 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
         expected = gamma @ own
         p = gamma @ np.exp(log_softmax(own))
         kl = p @ (np.log(np.maximum(p, TINY)) - log_softmax(mixed))
-        found.append([_cosine(mixed, expected), _cosine(mixed, before), float(kl)])
+        sums = np.array([expected, before])  # [2, V]
+        cosines = sums @ mixed / (np.linalg.norm(sums, axis=1) * np.linalg.norm(mixed))
+        found.append([*cosines, kl])
         before = expected
 
         # 4. Keep the best k of all K x V continuations.
@@ -282,7 +256,3 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
         parents, last = np.divmod(places, options.shape[1])
         scores = options.ravel()[places]
     return np.array(found)
-
-
-def _cosine(a: Floats, b: Floats) -> float:
-    return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))

@@ -36,23 +36,24 @@ _WITH_NGRAMS = ("superposed", "best-first")
 _BATCHED = ("nucleus", "beam")  # from two drafts on: one row of theirs is greedy
 _CODE = Path(__file__).parents[1] / "completion"  # is continued, and counted
 
-
-Key = tuple[str, int]  # a decoder's name and its number of drafts
-Timing = tuple[float, int, int]  # milliseconds a token of all drafts, passes, positions read after the prompt
+_Key = tuple[str, int]  # a decoder's name and its number of drafts
+_Timing = tuple[float, int, int]  # milliseconds a token of all drafts, passes, positions read after the prompt
 
 
 def run_rounds(
     model: str, device: str, ks: Sequence[int], repeat: int, report: ReportProgress
-) -> dict[Key, list[Timing]]:
+) -> dict[_Key, list[_Timing]]:
     """Run every decoder once a round, in an order that changes, so that disturbances hit all alike."""
     folder = locate(model, print_status)
     tokens = ModelTokenizer(folder)
     engine = load(folder, device, print_status)
     prompt = tokens.encode((_CODE / "completer.py").read_text(encoding="utf-8"))[-_PROMPT:]
-    ngrams = _own_ngrams(tokens)
-    keys: list[Key] = [("greedy", 1)]
+    encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sorted(_CODE.glob("*.py"))])
+    streams = [with_boundaries(ids, tokens.end_of_text) for ids in encoded]
+    ngrams = Mixture([[Signed(build_suffix_array(streams))]], [DEFAULT_WEIGHT])
+    keys: list[_Key] = [("greedy", 1)]
     keys += [(name, k) for k in ks for name in (*_WITH_NGRAMS, *_BATCHED) if k > 1 or name not in _BATCHED]
-    runs: dict[Key, list[Timing]] = {key: [] for key in keys}
+    runs: dict[_Key, list[_Timing]] = {key: [] for key in keys}
     for number in range(repeat + 1):
         for key in Random(number).sample(keys, len(keys)):
             timing = _run(engine, prompt, ngrams, *key)
@@ -62,7 +63,7 @@ def run_rounds(
     return runs
 
 
-def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: int) -> Timing:
+def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: int) -> _Timing:
     """Write k drafts of full length after a prompt that is in the cache."""
     # On a CPU, other processes cannot take processor time; on a GPU the wall clock decides.
     clock = time.process_time if str(engine.device).startswith("cpu") else time.perf_counter
@@ -74,14 +75,7 @@ def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: i
     return 1000 * (clock() - began) / _TOKENS, drafts.passes, drafts.rows
 
 
-def _own_ngrams(tokens: ModelTokenizer) -> Mixture:
-    """N-grams of this package's own code."""
-    encoded = tokens.encode_batch([path.read_text(encoding="utf-8") for path in sorted(_CODE.glob("*.py"))])
-    streams = [with_boundaries(ids, tokens.end_of_text) for ids in encoded]
-    return Mixture([[Signed(build_suffix_array(streams))]], [DEFAULT_WEIGHT])
-
-
-def speed_report(runs: dict[Key, list[Timing]], model: str) -> str:
+def speed_report(runs: dict[_Key, list[_Timing]], model: str) -> str:
     """A row for each decoder and number of drafts; ratios are taken within rounds."""
     greedy = [ms for ms, _, _ in runs["greedy", 1]]
     rows = [["decoder", "drafts", "ms a token of all drafts", "times greedy", "passes", "rows"]]

@@ -13,14 +13,10 @@ _NUMBER = re.compile(r"\**[-+]?\d")
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table; the first row is its head, numbers are aligned right."""
     head, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    columns = [[row[at] for row in body] for at in range(len(head))]
-    rule = ["--:" if at and _is_numeric(column) else "---" for at, column in enumerate(columns)]
+    columns = [[row[at] for row in body if row[at]] for at in range(len(head))]
+    numeric = [bool(column) and all(map(_NUMBER.match, column)) for column in columns]
+    rule = ["--:" if at and numeric[at] else "---" for at in range(len(head))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *body])
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether all cells of a column that are not empty hold numbers."""
-    return any(cells) and all(_NUMBER.match(cell) or cell == "" for cell in cells)
 
 
 def percent(value: Interval) -> str:

@@ -15,9 +15,8 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,26 +80,19 @@ class StdioServer:
         options = {"capabilities": capabilities, "initializationOptions": {"indexing": "off", **settings}}
         self.ask("initialize", options, 60)
         self.send({"method": "initialized", "params": {}})
-        while True:
-            status = (self.ask("spd-lsp/status", None, 60) or {}).get("result", {})
-            if status.get("kind") != "loading":
-                break
+        status: Mapping[str, Any] = {"kind": "loading"}
+        while status.get("kind") == "loading":
             time.sleep(0.05)
+            status = (self.ask("spd-lsp/status", None, 60) or {}).get("result", {})
         if status.get("kind") in (None, "error"):
             raise UserError(status.get("message") or "the server has ended; run `spd-lsp serve -v` to see why")
 
 
-@dataclass(slots=True)
-class _Record:
-    """What happened while files were typed."""
+def _type(server: StdioServer, path: Path, keys: int) -> Iterator[tuple[float, bool]]:
+    """Open a file without its middle third, and type that, at most this many keys.
 
-    keys: int = 0
-    shown: int = 0  # answers that offered something
-    seconds: list[float] = field(default_factory=list)  # from each key to its answer, if that came before the next
-
-
-def _type(server: StdioServer, path: Path, keys: int, record: _Record) -> None:
-    """Open a file without its middle third, and type that, at most this many keys."""
+    Of each key: the seconds to its answer, nan if the next came before, and whether something was shown.
+    """
     lines = path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n")
     third = max(1, len(lines) // 3)
     before, text, after = ("\n".join(part) for part in (lines[:third], lines[third:-third], lines[-third:]))
@@ -121,7 +113,6 @@ def _type(server: StdioServer, path: Path, keys: int, record: _Record) -> None:
         server.send({"method": "textDocument/didChange", "params": params})
         pressed = time.monotonic()
         before, text = before + key, text[len(key) :]
-        record.keys += 1
 
         # 2. Ask; take the answer if it comes before the next key.
         pauses = chance.random() < 0.1 or text.startswith("\n")
@@ -129,9 +120,8 @@ def _type(server: StdioServer, path: Path, keys: int, record: _Record) -> None:
         time.sleep(_ASKS_AFTER)
         where = {"textDocument": {"uri": uri}, "position": position(before), "context": {"triggerKind": 2}}
         answer = server.ask("textDocument/inlineCompletion", where, next_key - time.monotonic())
-        if answer:
-            record.seconds.append(time.monotonic() - pressed)
-            record.shown += bool((answer["result"] or {}).get("items"))
+        seconds = time.monotonic() - pressed if answer else float("nan")
+        yield seconds, bool(answer and (answer["result"] or {}).get("items"))
         time.sleep(max(0.0, next_key - time.monotonic()))
 
 
@@ -143,26 +133,25 @@ def position(before: str) -> dict[str, int]:
 
 def typing_report(files: Sequence[Path], keys: int, settings: Settings) -> str:
     """Type this many keys, as many in each file. -> a table"""
-    record = _Record()
     server = StdioServer(settings)
     with server.process as process:
         try:
             server.start()
             before = processor_seconds(processes_of(process.pid))
-            for path in files:
-                _type(server, path, keys // len(files), record)
+            typed = [one for path in files for one in _type(server, path, keys // len(files))]
             processes = processes_of(process.pid)
-            cpu_ms = 1000 * (processor_seconds(processes) - before) / max(1, record.keys)
+            cpu_ms = 1000 * (processor_seconds(processes) - before) / max(1, len(typed))
             peak = sum(memory_of(one, "VmHWM") for one in processes)
         finally:
             process.kill()
-    p50, p95 = np.percentile(record.seconds or [float("nan")], (50, 95)) * 1000
-    of_keys = 100 / max(1, record.keys)
+    seconds = [one for one, _ in typed if one == one]  # not nan
+    p50, p95 = np.percentile(seconds or [float("nan")], (50, 95)) * 1000
+    of_keys = 100 / max(1, len(typed))
     rows = [
         ("", "VS Code"),
-        ("keys", f"{record.keys}"),
-        ("answered before the next key, %", f"{of_keys * len(record.seconds):.1f}"),
-        ("something was shown, % of keys", f"{of_keys * record.shown:.1f}"),
+        ("keys", f"{len(typed)}"),
+        ("answered before the next key, %", f"{of_keys * len(seconds):.1f}"),
+        ("something was shown, % of keys", f"{of_keys * sum(shown for _, shown in typed):.1f}"),
         ("ms from key to answer, median", f"{p50:.0f}"),
         ("95th percentile", f"{p95:.0f}"),
         ("processor time, ms a key", f"{cpu_ms:.0f}"),

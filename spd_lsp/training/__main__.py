@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -15,12 +14,10 @@ from spd_lsp.training import recipe
 from spd_lsp.training.corpus.gather import LISTING, gather
 from spd_lsp.training.train import Progress, TrainingPlan
 
-
-def _in_work_folder(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the folder of every step."""
-    kind = click.Path(file_okay=False, path_type=Path)
-    work = click.option("--work", required=True, type=kind, help="Working folder (about 4 GB).")
-    return work(command)
+_STARTER = Path(__file__).parents[1] / "starter"
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_in_work_folder = click.option("--work", required=True, type=_FOLDER, help="Working folder (about 4 GB).")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -32,7 +29,7 @@ def main() -> None:
 @_in_work_folder
 @click.option(
     "--listing",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     default=LISTING,
     help="List of packages (default: corpus.txt). evaluation_packages.txt lists those of the evaluation.",
 )
@@ -45,7 +42,7 @@ def corpus(work: Path, listing: Path) -> None:
 
 @main.command()
 @_in_work_folder
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("model", type=_FILE)
 def base(work: Path, model: Path) -> None:
     """Start from SmolLM2-135M-Instruct in a GGUF file: keep the tokens that code needs."""
     recipe.make_base(work, model)
@@ -77,12 +74,7 @@ def train(work: Path, threads: int, tokens: int, decay: int) -> None:
 
 @main.command()
 @_in_work_folder
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(__file__).parents[1] / "starter",
-    help="The bundled model's folder.",
-)
+@click.option("--out", type=_FOLDER, default=_STARTER, help="The bundled model's folder.")
 def export(work: Path, out: Path) -> None:
     """Write the last checkpoint as a GGUF file, with its model card, training.json and NOTICE."""
     recipe.make_starter(work, out)

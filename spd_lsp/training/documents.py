@@ -47,79 +47,67 @@ def cut_gap(text: str, rng: random.Random) -> Gap:
     return Gap(text[:start], text[start:end], text[end:])
 
 
-def _rest_of_line_span(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span from a random place after a line's indentation to its end, without the newline."""
+def _rest_of_line(text: str, rng: random.Random) -> tuple[int, int]:
+    """From a random place after a line's indentation to its end, without the newline."""
     start, end = _pick_line(text, rng)
     first = start + _indentation(text[start:end])
     return rng.randint(first, max(first, end - 1)), end
 
 
 def _some_lines(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span of one to eight lines, with or without the first one's indentation."""
+    """One to eight lines, with or without the first one's indentation."""
     start, end = _pick_line(text, rng)
     start += rng.choice((0, _indentation(text[start:end])))
     for _ in range(rng.randint(0, 7)):
-        end = _next_line_end(text, end)
+        end = _line_end(text, end + 1)
     return start, end
 
 
 def body(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span of the lines below a random one that are indented deeper, if any, else some lines."""
+    """The lines below a random one that are indented deeper, if any and not too many, else some lines."""
     for _ in range(8):
         start, end = _pick_line(text, rng)
-        last = _body_end(text, end, _indentation(text[start:end]))
+        depth = _indentation(text[start:end])
+        last = place = end
+        for _ in range(_MAX_BODY_LINES):
+            following = _line_end(text, place + 1)
+            line = text[place + 1 : following]
+            if line.strip():
+                if _indentation(line) <= depth:
+                    break
+                last = following
+            if following == len(text):
+                break
+            place = following
+        else:
+            continue  # it is too long
         if last > end:
-            first = end + 1 + _indentation(text[end + 1 : last])
-            return rng.choice((end, first)), last
+            return rng.choice((end, end + 1 + _indentation(text[end + 1 : last]))), last
     return _some_lines(text, rng)
 
 
-def _body_end(text: str, end: int, depth: int) -> int:
-    """Return where the lines after `end` that are indented deeper than `depth` end; `end` if there are none."""
-    last = end
-    place = end
-    for _ in range(_MAX_BODY_LINES):
-        following = _next_line_end(text, place)
-        line = text[place + 1 : following]
-        if line.strip():
-            if _indentation(line) <= depth:
-                return last
-            last = following
-        if following == len(text):
-            return last
-        place = following
-    return end
-
-
-def _next_line_end(text: str, end: int) -> int:
-    """Return where the line after the one that ends here ends."""
-    following = text.find("\n", end + 1)
-    return following if following >= 0 else len(text)
-
-
 def _part_of_line(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span from a random place after a line's indentation to a later token boundary of the line."""
-    start, end = _rest_of_line_span(text, rng)
+    """From a random place after a line's indentation to a later token boundary of the line."""
+    start, end = _rest_of_line(text, rng)
     joints = [match.end() for match in _JOINT.finditer(text, start, end)]
     return start, rng.choice(joints) if joints else end
 
 
 def _rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the span from a random place in a bracket to its closing one, if any, else the rest of a line."""
+    """From a random place in a bracket to its closing one, if any, else the rest of a line."""
     start, end = _pick_line(text, rng)
     opening = [place for place in range(start, end) if text[place] in _BRACKETS]
     closing = _closes(text, rng.choice(opening)) if opening else 0
     if not closing:
-        return _rest_of_line_span(text, rng)
+        return _rest_of_line(text, rng)
     opened = max(place for place in opening if _closes(text, place) == closing)
     return rng.randint(opened + 1, closing), closing
 
 
 def _closes(text: str, opening: int) -> int:
-    """Return where a bracket closes, 0 if that is far off. Brackets in strings count like others."""
+    """Where a bracket closes, 0 if that is far off. Brackets in strings count like others."""
     depth = 0
-    left = text[opening]
-    right = _BRACKETS[text[opening]]
+    left, right = text[opening], _BRACKETS[text[opening]]
     for place in range(opening, min(len(text), opening + _MAX_BRACKET_LENGTH)):
         depth += (text[place] == left) - (text[place] == right)
         if not depth:
@@ -128,18 +116,26 @@ def _closes(text: str, opening: int) -> int:
 
 
 def _pick_line(text: str, rng: random.Random) -> tuple[int, int]:
-    """Return the bounds of a random line, without its newline; eight tries to find one that is not blank."""
+    """The bounds of a random line, without its newline; eight tries to find one that is not blank."""
     for _ in range(8):
         start = text.rfind("\n", 0, rng.randint(0, len(text))) + 1
-        end = text.find("\n", start)
-        end = end if end >= 0 else len(text)
+        end = _line_end(text, start)
         if text[start:end].strip():
             break
     return start, end
 
 
+def _line_end(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return end if end >= 0 else len(text)
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 _CUTS = {
-    "rest": _rest_of_line_span,
+    "rest": _rest_of_line,
     "bracket": _rest_of_bracket,
     "lines": _some_lines,
     "body": body,
@@ -153,22 +149,6 @@ def strip_copyright(text: str) -> str:
     while (comment := _FIRST_COMMENT.match(rest)) and _COPYRIGHT.search(comment[0]):
         rest = text = rest[comment.end() :].lstrip("\n")
     return text
-
-
-def _indentation(line: str) -> int:
-    """Return the number of blanks that a line begins with."""
-    return len(line) - len(line.lstrip())
-
-
-def _split_text(text: str, rng: random.Random) -> Iterator[str]:
-    """Split a text at line ends into chunks of log-uniform random sizes."""
-    start = 0
-    while start < len(text):
-        size = int(math.exp(rng.uniform(*map(math.log, _CHUNK_CHARACTERS))))
-        end = text.find("\n", start + size)
-        end = end + 1 if end >= 0 else len(text)
-        yield text[start:end]
-        start = end
 
 
 def file_document(path: str, text: str, tokenizer: Tokenizer) -> list[int]:
@@ -185,6 +165,10 @@ def infilling_document(gap: Gap, tokenizer: Tokenizer, length: int) -> list[int]
 
 
 def with_gaps(text: str, tokenizer: Tokenizer, length: int, rng: random.Random) -> Iterator[list[int]]:
-    """Encode a text as several documents, each a chunk of it with one gap."""
-    for chunk in _split_text(text, rng):
-        yield infilling_document(cut_gap(chunk, rng), tokenizer, length)
+    """Encode a text as several documents: chunks of lines, of log-uniform random sizes, each with one gap."""
+    start = 0
+    while start < len(text):
+        size = int(math.exp(rng.uniform(*map(math.log, _CHUNK_CHARACTERS))))
+        end = min(len(text), _line_end(text, start + size) + 1)
+        yield infilling_document(cut_gap(text[start:end], rng), tokenizer, length)
+        start = end

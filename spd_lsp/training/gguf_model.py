@@ -64,8 +64,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(merge.split(" ")) for merge in merges]))
     tokenizer.pre_tokenizer = PRE_TOKENIZER
     tokenizer.decoder = decoders.ByteLevel()
-    special = [name for name, kind in zip(names, kinds, strict=True) if kind == TokenType.CONTROL]
-    tokenizer.add_special_tokens(special)
+    tokenizer.add_special_tokens(
+        [name for name, kind in zip(names, kinds, strict=True) if kind == TokenType.CONTROL]
+    )
     return tokenizer
 
 
@@ -74,16 +75,42 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
     temporary = path.with_name(f"new.{path.name}")
     writer = GGUFWriter(temporary, "llama")
     writer.add_name(name)
-    _add_shape(writer, model.config)
-    _add_tokenizer(writer, tokenizer)
+
+    # 1. The shape.
+    config: Any = model.config
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+
+    # 2. The tokenizer.
+    rules = json.loads(tokenizer.to_str())
+    special = {token["content"] for token in rules["added_tokens"]}
+    names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(_CUTS)
+    writer.add_token_list(names)
+    writer.add_token_types([TokenType.CONTROL if name in special else TokenType.NORMAL for name in names])
+    writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
+    writer.add_bos_token_id(END_ID)
+    writer.add_eos_token_id(END_ID)
+    writer.add_add_bos_token(False)
+
+    # 3. The weights.
     for title, parameter in model.named_parameters():
         weight = parameter.detach().float()
         kind = GGMLQuantizationType.F32 if weight.ndim == 1 else GGMLQuantizationType.Q8_0
         if ".layers." in title and weight.ndim == 2:
             kind = GGMLQuantizationType.Q4_0
             weight = round_to_four_bits(weight)  # so that gguf, which rounds otherwise, has nothing left to round
-        values = np.ascontiguousarray(_reorder(title, weight.numpy(), model.config, (2, -1)))
-        writer.add_tensor(_stored_name(title, model.config), quantize(values, kind), raw_dtype=kind)
+        values = np.ascontiguousarray(_reorder(title, weight.numpy(), config, (2, -1)))
+        writer.add_tensor(_stored_name(title, config), quantize(values, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -102,34 +129,6 @@ def _reorder(name: str, values: F32, config: Any, parts: tuple[int, int]) -> F32
     kind = name.split(".")[-2]
     if kind not in _ROTATED:
         return values
-    width = values.shape[1]
-    heads = values.reshape(getattr(config, _ROTATED[kind]), *parts, width)
-    reordered: F32 = heads.swapaxes(1, 2).reshape(-1, width)
+    heads = values.reshape(getattr(config, _ROTATED[kind]), *parts, values.shape[1])
+    reordered: F32 = heads.swapaxes(1, 2).reshape(values.shape)
     return reordered
-
-
-def _add_shape(writer: GGUFWriter, config: Any) -> None:
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-
-
-def _add_tokenizer(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
-    rules = json.loads(tokenizer.to_str())
-    special = {token["content"] for token in rules["added_tokens"]}
-    names = sorted(rules["model"]["vocab"], key=rules["model"]["vocab"].__getitem__)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(_CUTS)
-    writer.add_token_list(names)
-    writer.add_token_types([TokenType.CONTROL if name in special else TokenType.NORMAL for name in names])
-    writer.add_token_merges([" ".join(pair) for pair in rules["model"]["merges"]])
-    writer.add_bos_token_id(END_ID)
-    writer.add_eos_token_id(END_ID)
-    writer.add_add_bos_token(False)

@@ -17,37 +17,21 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ngram_builders.errors import UserError
-from spd_lsp.training import checkpoint
-from spd_lsp.training.card import notice, write_card
+from spd_lsp.training.card import card, notice
 from spd_lsp.training.gguf_model import read_model, read_tokenizer, write_gguf
 from spd_lsp.training.rows import select_files, write_rows
-from spd_lsp.training.tokenizer import (
-    END,
-    END_ID,
-    FILE,
-    PAD,
-    PAD_ID,
-    PREFIX,
-    SUFFIX,
-    count_tokens,
-    open_tokenizer,
-    trim_tokenizer,
-)
-from spd_lsp.training.train import Progress, TrainingPlan, train
+from spd_lsp.training.tokenizer import END_ID, PAD_ID, SPECIAL, count_tokens, open_tokenizer, trim_tokenizer
+from spd_lsp.training.train import Progress, TrainingPlan, load_checkpoint, train
 
 _VOCABULARY = 22_528
 _LENGTH = 1_024  # of a row
 _BASE_BYTES = 16_000_000  # of source text that the vocabulary is trimmed for
 _ROWS_BYTES = 30_000_000  # of source text that is encoded
+_QUICK_CONTEXT = 384  # tokens that a model of 120 million parameters reads in about a second of one thread
 _NAME = "spd-lsp-starter"
-# The special tokens, in the order of their ids, and those of SmolLM2 whose embeddings they take over.
-MARKS = {
-    END: "<|endoftext|>",
-    SUFFIX: "<filename>",
-    PREFIX: "<jupyter_code>",
-    FILE: "<file_sep>",
-    PAD: "<empty_output>",
-}
+# The special tokens, and those of SmolLM2 whose embeddings they take over.
+_TAKEN_OVER = ("<|endoftext|>", "<filename>", "<jupyter_code>", "<file_sep>", "<empty_output>")
+MARKS = dict(zip(SPECIAL, _TAKEN_OVER, strict=True))
 
 
 def make_base(work: Path, published: Path, *, size: int = _VOCABULARY, length: int = _LENGTH) -> None:
@@ -93,7 +77,7 @@ def make_starter(work: Path, out: Path) -> None:
     """Write the last checkpoint of the run as one GGUF file, with its card and NOTICE."""
     config = LlamaConfig.from_json_file(_needed(work, "start/config.json", "base MODEL.gguf"))
     model = LlamaForCausalLM(config)
-    facts: dict[str, Any] = checkpoint.load(_needed(work, "checkpoint.safetensors", "train"), model)
+    facts: dict[str, Any] = load_checkpoint(_needed(work, "checkpoint.safetensors", "train"), model)
     tokenizer = open_tokenizer(work / "tokenizer.json")
     out.mkdir(parents=True, exist_ok=True)
     write_gguf(model, tokenizer, _NAME, out / f"{_NAME}.gguf")
@@ -101,7 +85,16 @@ def make_starter(work: Path, out: Path) -> None:
     facts["plan"] |= json.loads((work / "rows.json").read_text(encoding="utf-8"))
     facts["progress"]["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     facts["sources"] = json.loads((work / "corpus" / "sources.json").read_text(encoding="utf-8"))
-    write_card(out, facts, config)
+    facts["shape"] = {
+        "layers": config.num_hidden_layers,
+        "width": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "inner": config.intermediate_size,
+    }
+    facts["tokenizer"] = {"vocabulary": config.vocab_size}
+    facts["settings"] = {"context_tokens": _QUICK_CONTEXT}
+    (out / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    (out / "MODEL_CARD.md").write_text(card(facts), encoding="utf-8")
     (out / "NOTICE").write_text(notice(facts), encoding="utf-8")
 
 

@@ -9,14 +9,12 @@ weight -8. Better scales can be searched, but weights that have learnt with thes
 from __future__ import annotations
 
 import copy
-from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 _BLOCK = 32
 _BLOCKS_AT_ONCE = 1 << 14  # they fit into the processor's cache
-M = TypeVar("M", bound=nn.Module)
 
 
 def round_to_four_bits(values: Tensor) -> Tensor:
@@ -31,10 +29,10 @@ def round_to_four_bits(values: Tensor) -> Tensor:
     return rounded
 
 
-class LowCopy(Generic[M]):
+class LowCopy:
     """A copy of a model as it will be stored, for passes."""
 
-    def __init__(self, model: M) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self.master = model
         self.model = copy.deepcopy(model).to(torch.bfloat16)
         self.refresh()

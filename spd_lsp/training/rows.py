@@ -12,6 +12,7 @@ import random
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -30,14 +31,20 @@ def select_files(corpus: Path, budget: int, seed: int) -> dict[str, list[list[Pa
     """Select files of about `budget` bytes, by language and package. The same seed gives the same files."""
     languages = [language for language in CORPUS_LANGUAGES if (corpus / language).is_dir()]
     total = sum(_LANGUAGE_SHARES[language] for language in languages)
-    selected = {}
+    selected: dict[str, list[list[Path]]] = {}
     for language in languages:
         rng = random.Random(seed)
         folders = sorted(path for path in (corpus / language).iterdir() if path.is_dir())
         packages = [sorted(path for path in folder.rglob("*") if path.is_file()) for folder in folders]
         sizes = [sum(path.stat().st_size for path in paths) for paths in packages]
         cap = _even_share(sizes, int(budget * _LANGUAGE_SHARES[language] / total))
-        selected[language] = [sorted(_sample_files(paths, cap, rng)) for paths in packages]
+        selected[language] = []
+        for paths in packages:
+            drawn = rng.sample(paths, len(paths))
+            before = accumulate((path.stat().st_size for path in drawn), initial=0)  # bytes until each file
+            selected[language].append(
+                sorted(path for path, size in zip(drawn, before, strict=False) if size < cap)
+            )
         rng.shuffle(selected[language])
     return selected
 
@@ -51,18 +58,6 @@ def _even_share(sizes: Sequence[int], budget: int) -> int:
             return rest // left
         rest -= size
     return max(sizes, default=0)
-
-
-def _sample_files(paths: Sequence[Path], cap: int, rng: random.Random) -> list[Path]:
-    """Sample files until the cap in bytes is reached."""
-    taken: list[Path] = []
-    total = 0
-    for path in rng.sample(paths, len(paths)):
-        if total >= cap:
-            break
-        taken.append(path)
-        total += path.stat().st_size
-    return taken
 
 
 def write_rows(

@@ -11,14 +11,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer, pre_tokenizers
 
 Merge = tuple[str, str]
 
-END, SUFFIX, PREFIX, FILE, PAD = "<|endoftext|>", "<|suffix|>", "<|prefix|>", "<file_sep>", "<|pad|>"
-SPECIAL = (END, SUFFIX, PREFIX, FILE, PAD)  # their ids are their places: END is 0
+SPECIAL = ("<|endoftext|>", "<|suffix|>", "<|prefix|>", "<file_sep>", "<|pad|>")  # their ids are their places
 END_ID, SUFFIX_ID, PREFIX_ID, FILE_ID, PAD_ID = range(len(SPECIAL))
 
 
@@ -75,12 +73,8 @@ def trim_tokenizer(
     names = [*special, *alphabet, *(left + right for left, right in kept)]
     rules["model"]["vocab"] = {name: i for i, name in enumerate(names)}
     rules["model"]["merges"] = kept
-    rules["added_tokens"] = [_special_token(i, name) for i, name in enumerate(special)]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+    rules["added_tokens"] = [{"id": i, "content": name, **flags} for i, name in enumerate(special)]
     trimmed = Tokenizer.from_str(json.dumps(rules))
     trimmed.encode_special_tokens = True  # in code, they are characters
     return trimmed, [*special.values(), *(name if name in old else None for name in names[len(special) :])]
-
-
-def _special_token(number: int, name: str) -> dict[str, Any]:
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": number, "content": name, **flags, "special": True}

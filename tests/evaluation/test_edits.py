@@ -37,13 +37,13 @@ def repo(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("after", "proposed"),
     [
-        (RIGHT, [[], [True, True], [True], []]),
-        (WRONG, [[], [True, False], [False], []]),
-        (CALLS.replace("other = 1", "other = 2"), [[]]),
-        (CALLS.replace("other = 1\n", ""), [[]]),
+        (RIGHT, [None, True, True, None]),
+        (WRONG, [None, True, False, None]),
+        (CALLS.replace("other = 1", "other = 2"), [None]),
+        (CALLS.replace("other = 1\n", ""), [None]),
     ],
 )
-def test_what_is_proposed_is_right_if_the_author_did_it_next(repo: Path, after: str, proposed: list[list[bool]]):
+def test_what_is_proposed_is_right_if_the_author_did_it_next(repo: Path, after: str, proposed: list[bool | None]):
     commit(repo, area=after)
     assert [moment.right for moment in replay(repo, 1)] == proposed
 
@@ -53,7 +53,7 @@ def test_changes_in_the_files_of_a_commit_are_counted_together(repo: Path):
     commit(repo, area=RIGHT, other=RIGHT.replace("shape", "size"))
     moments = list(replay(repo, 1))
     assert [(moment.made, moment.left) for moment in moments] == [(n, 8 - n) for n in range(1, 9)]
-    assert moments[4].right == [True, True, True]
+    assert moments[4].right is True
     assert next(describe_edits([repo], 1)).startswith("first proposals right: 1.000")
 
 

@@ -13,13 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.training.corpus import pypi
-from spd_lsp.training.corpus.debian import is_permitted, read_grants
+from spd_lsp.training.corpus import packages
 from spd_lsp.training.corpus.filters import Copies, is_skipped, is_table
 from spd_lsp.training.corpus.gather import CORPUS_LANGUAGES, LISTING, folder_name, gather, read_listing
-from spd_lsp.training.corpus.licences import is_permissive
-from spd_lsp.training.corpus.npm import select_sources
-from spd_lsp.training.corpus.pypi import STANDARD_LIBRARY, licence_of, open_wheel
+from spd_lsp.training.corpus.packages import (
+    STANDARD_LIBRARY,
+    is_permissive,
+    is_permitted,
+    licence_of,
+    open_wheel,
+    read_grants,
+    select_sources,
+)
 
 CODE = "def f(x):\n    return x\n"
 SCRIPT = "export function add(a: number, b: number): number {\n  return a + b;\n}\n"
@@ -71,7 +76,7 @@ def test_every_language_gives_its_permissive_files_once(tmp_path: Path, monkeypa
     for name in ("os.py", "test/test_os.py", "site-packages/other.py"):
         (lib / name).parent.mkdir(parents=True, exist_ok=True)
         (lib / name).write_text(f"name = {name!r}\n")
-    monkeypatch.setattr(pypi.sysconfig, "get_path", lambda name: str(lib))
+    monkeypatch.setattr(packages.sysconfig, "get_path", lambda name: str(lib))
     archives = tmp_path / "archives"
     make_wheel(archives, "kept", {"kept/a.py": CODE, "kept/copy.py": CODE, "kept/notes.txt": "no code"})
     make_wheel(archives, "closed", {"closed/a.py": "x = 2\n"}, "License-Expression: GPL-3.0-only\n")

@@ -15,6 +15,7 @@ import platform
 import resource
 import struct
 import sys
+from contextlib import suppress
 
 # System calls of Linux on x86-64.
 _ALLOWED = {
@@ -36,34 +37,13 @@ _LOAD, _IF_EQUAL, _IF_ANY, _RETURN = 0x20, 0x15, 0x45, 0x06  # instructions of t
 _CALL, _ARCHITECTURE = 0, 4  # where a filter sees a call's number and the machine's
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | 1  # EPERM
 
-_Instruction = tuple[int, int, int, int]  # what to do, how many to skip if so and if not, and with what
 
-
-class _Program(ctypes.Structure):
-    """A filter as the kernel takes it."""
-
+class _Program(ctypes.Structure):  # a filter as the kernel takes it
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def _limit(cpu_seconds: int, memory_bytes: int) -> None:
-    """Bound what the program may use."""
-    limits = {
-        resource.RLIMIT_CPU: cpu_seconds,
-        resource.RLIMIT_AS: memory_bytes,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NPROC: 0,  # no bound for root
-        resource.RLIMIT_NOFILE: 64,
-    }
-    for kind, most in limits.items():
-        try:
-            resource.setrlimit(kind, (most, most))
-        except (OSError, ValueError):  # macOS has no limit of memory
-            continue
-
-
-def _filter() -> list[_Instruction]:
-    """Refuse all calls that are not allowed, and opening a file to write."""
+def _refuse_calls() -> None:
+    """Have the kernel refuse all calls that are not allowed, and opening a file to write."""
     code = [(_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, _X86_64), (_RETURN, 0, 0, _REFUSE)]
     code.append((_LOAD, 0, 0, _CALL))
     for call in _ALLOWED.values():
@@ -71,24 +51,29 @@ def _filter() -> list[_Instruction]:
     for call, flags in _OPENING:
         code += [(_IF_EQUAL, 0, 4, call), (_LOAD, 0, 0, flags), (_IF_ANY, 0, 1, _WRITES)]
         code += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
-    return [*code, (_RETURN, 0, 0, _REFUSE)]
-
-
-def _refuse_calls() -> None:
-    """Have the kernel refuse system calls from now on, where their numbers are known."""
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        return
-    code = [struct.pack("HBBI", *instruction) for instruction in _filter()]
-    program = _Program(len(code), b"".join(code))
+    code.append((_RETURN, 0, 0, _REFUSE))
+    # Of an instruction: what to do, how many to skip if so and if not, and with what.
+    program = _Program(len(code), b"".join(struct.pack("HBBI", *instruction) for instruction in code))
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)
 
 
 def _main(cpu_seconds: str, memory_bytes: str, status: str) -> None:
-    _limit(int(cpu_seconds), int(memory_bytes))
+    limits = {
+        resource.RLIMIT_CPU: int(cpu_seconds),
+        resource.RLIMIT_AS: int(memory_bytes),
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NPROC: 0,  # no bound for root
+        resource.RLIMIT_NOFILE: 64,
+    }
+    for kind, most in limits.items():
+        with suppress(OSError, ValueError):  # macOS has no limit of memory
+            resource.setrlimit(kind, (most, most))
     source = sys.stdin.buffer.read()
-    _refuse_calls()
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):  # whose calls' numbers are known
+        _refuse_calls()
     exec(compile(source, "program", "exec"), {"__name__": "__main__"})
     os._exit(int(status))
 

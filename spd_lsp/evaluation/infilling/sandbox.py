@@ -12,13 +12,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builders.errors import UserError
 
 _CHILD = Path(__file__).with_name("confined.py")
 _PASSED = 86  # the child's exit status; a program that exits on its own exits otherwise
+_MEMORY = 1 << 30  # bytes
 _PROBE = """
 import socket
 try:
@@ -30,21 +30,12 @@ else:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one program may use. Processor time decides: it does not depend on what else the machine does."""
+def passes(program: str, cpu_seconds: int = 5, seconds: float = 60.0) -> bool:
+    """Whether a program comes to its end, without an exception or an exit.
 
-    cpu_seconds: int = 5
-    seconds: float = 60.0  # for a program that sleeps
-    memory_bytes: int = 1 << 30
-
-
-_DEFAULTS = Limits()
-
-
-def passes(program: str, limits: Limits = _DEFAULTS) -> bool:
-    """Whether a program comes to its end, within the limits and without an exception or an exit."""
-    child = [sys.executable, "-I", "-S", str(_CHILD), str(limits.cpu_seconds), str(limits.memory_bytes)]
+    Processor time decides: it does not depend on what else the machine does. `seconds` are for one that sleeps.
+    """
+    child = [sys.executable, "-I", "-S", str(_CHILD), str(cpu_seconds), str(_MEMORY)]
     with tempfile.TemporaryDirectory() as empty:
         process = subprocess.Popen(
             [*child, str(_PASSED)],
@@ -57,7 +48,7 @@ def passes(program: str, limits: Limits = _DEFAULTS) -> bool:
         )
         try:
             with suppress(subprocess.TimeoutExpired):
-                process.communicate(program.encode(errors="replace"), timeout=limits.seconds)
+                process.communicate(program.encode(errors="replace"), timeout=seconds)
         finally:
             with suppress(ProcessLookupError, PermissionError):  # macOS: of a group that has ended
                 os.killpg(process.pid, signal.SIGKILL)
@@ -73,5 +64,5 @@ def is_confined() -> bool:
     if os.name == "nt":
         raise UserError("programs that a model wrote are run on Linux or macOS only: Windows lacks their limits")
     if not passes(""):
-        raise UserError(f"{sys.executable} cannot run an empty program within {_DEFAULTS}; use another Python")
+        raise UserError(f"{sys.executable} cannot run an empty program within the limits; use another Python")
     return passes(_PROBE)

@@ -1,25 +1,34 @@
 """Arms: the decoders that are compared, each with its settings and what its n-grams know.
 
 An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], such as `superposed`, `beam:drafts=5@file` or
-`superposed:interpolation=paper:temperature=0.1@none`. Several values make a grid: `nucleus:temperature=0.6/0.8`
-are two arms.
+`superposed:interpolation=paper:temperature=0.1@none`. Every arm completes as the product would, with the same
+prompt, n-grams, stop rule and ranking. Only the shape is fixed: a completion ends with its line.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ngram_builders.errors import UserError
+from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.context import CompletionShape, build_context
+from spd_lsp.completion.draft_text import DraftText
+from spd_lsp.completion.offer import OfferInputs, make_offer, offer_alone
+from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS, Completion
+from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.evaluation.decoders import DECODERS
-from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS, Prior
-from spd_lsp.settings import Settings, invalid_reason
-
-FULL: Prior = "repository+file"  # what the product knows in an indexed repository
+from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS
+from spd_lsp.models.base import Engine
+from spd_lsp.ngrams.mixture import Mixture, adjusted
+from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
@@ -28,7 +37,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 class ArmKind:
     """A decoder with the settings that define it as an arm."""
 
-    decoder: str  # empty for none
+    decoder: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
 
@@ -42,10 +51,8 @@ ARM_KINDS: dict[str, ArmKind] = {
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
     # The paper's decoder with its numbers for Llama-2-7B.
     "paper": ArmKind(
-        "superposed",
-        {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"},
+        "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
     ),
-    "copy": ArmKind("", as_product=True),  # the product without a model: lines of the repository alone
 }
 
 
@@ -61,7 +68,7 @@ class Arm:
     @property
     def types_lines(self) -> bool:
         """Whether lines are typed with it: that takes many completions, so only with what the product knows."""
-        return self.prior in ("file", FULL)
+        return self.prior in ("file", "repository+file")
 
     @property
     def family(self) -> str:
@@ -72,19 +79,9 @@ class Arm:
 def parse_arms(texts: Sequence[str], priors: Sequence[str]) -> list[Arm]:
     """Parse arms, each once; one without a prior gets each of `priors`."""
     labels: dict[str, None] = {}  # in order
-    for text in itertools.chain.from_iterable(map(_expand_grid, texts)):
+    for text in texts:
         labels |= dict.fromkeys([text] if "@" in text else [f"{text}@{prior}" for prior in priors])
     return [parse_arm(label) for label in labels]
-
-
-def _expand_grid(text: str) -> Iterator[str]:
-    """All combinations of values. Example: `beam:drafts=2/3@none` -> `beam:drafts=2@none`, `beam:drafts=3@none`"""
-    written, at, prior = text.partition("@")
-    kind, *options = written.split(":")
-    choices = [[f"{name}={value}" for value in values.split("/")] for name, _, values in
-               (option.partition("=") for option in options)]  # fmt: skip
-    for combination in itertools.product(*choices):
-        yield ":".join([kind, *combination]) + at + prior
 
 
 def parse_arm(text: str) -> Arm:
@@ -98,19 +95,89 @@ def parse_arm(text: str) -> Arm:
     settings = dict(ARM_KINDS[kind].settings)
     for option in options:
         name, _, value = option.partition("=")
-        settings[name] = _parse_setting(text, name, value)
-    return Arm(text, kind, next(one for one in PRIORS if one == prior), settings)
+        if name not in FIELDS or name in ("decoder", "model", "device"):
+            raise UserError(
+                f"arm {text!r}: {name!r} is not a decoder setting; see the settings in editors/README.md"
+            )
+        wanted = type(FIELDS[name].default)
+        settings[name] = value
+        if wanted in (int, float) and _NUMBER.fullmatch(value):
+            settings[name] = int(value) if wanted is int and value.lstrip("-").isdecimal() else float(value)
+        if reason := invalid_reason(FIELDS[name], settings[name]):
+            raise UserError(f"arm {text!r}: {name} {reason}")
+    return Arm(text, kind, prior, settings)
 
 
-def _parse_setting(arm: str, name: str, value: str) -> int | float | str:
-    """A setting of the product, in its type."""
-    fields = {field.name: field for field in dataclasses.fields(Settings)}
-    if name not in fields or name in ("decoder", "model", "device"):
-        raise UserError(f"arm {arm!r}: {name!r} is not a decoder setting; see the settings in editors/README.md")
-    wanted = type(fields[name].default)
-    parsed: int | float | str = value
-    if wanted in (int, float) and _NUMBER.fullmatch(value):
-        parsed = wanted(value) if wanted is float or value.lstrip("-").isdecimal() else float(value)
-    if (problem := invalid_reason(fields[name], parsed)) is not None:
-        raise UserError(f"arm {arm!r}: {name} {problem}")
-    return parsed
+@dataclass(frozen=True, slots=True)
+class ArmRequest:
+    """A prompt and its context, the same for all arms."""
+
+    prompt: Prompt
+    texts: DraftText
+    document: OpenDocument
+    cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """What an arm offers, best first, and what it costs beyond reading the prompt."""
+
+    completions: list[Completion]
+    passes: int  # the prompt's counted as one
+    rows: int  # positions read after the prompt
+    cpu_ms: float
+    candidates: Sequence[Completion]  # what the product chose from, as far as it can be code
+
+    @property
+    def drafts(self) -> list[str]:
+        """The texts that are offered."""
+        return [one.text for one in self.completions]
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON has it; of a candidate its text, score, and its match's length, count and places."""
+        evidence = [
+            (one.text, one.score, (match.length, match.count, match.places) if (match := one.match) else None)
+            for one in self.candidates
+        ]
+        costs = {"passes": self.passes, "rows": self.rows, "cpu_ms": self.cpu_ms, "candidates": evidence}
+        return {"drafts": self.drafts, "probabilities": [one.probability for one in self.completions]} | costs
+
+
+class ArmRunner:
+    """A model and its tokenizer, completing with any arm."""
+
+    def __init__(self, model: Engine, tokens: ModelTokenizer, settings: Settings) -> None:
+        self.model = model
+        self.tokens = tokens
+        self.settings = settings
+        self.completer = Completer(model, tokens, ServingTables(None, tokens.fingerprint), settings)
+
+    def request(
+        self, source: str, cursor: int, language: str, shape: CompletionShape | None = "line"
+    ) -> ArmRequest:
+        """Trim the context and build the prompt as for a request by hand, of its own shape if None."""
+        budget = self.completer.context_budget
+        context = build_context(source, cursor, language, budget, self.tokens.count, explicit=True)
+        context = dataclasses.replace(context, shape=shape or context.shape)
+        document = OpenDocument("", None, language, source)
+        prompt = self.completer.prompt(context)
+        return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
+
+    def complete(self, arm: Arm, request: ArmRequest, mixture: Mixture | None) -> ArmResult:
+        """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
+        kind = ARM_KINDS[arm.kind]
+        settings = dataclasses.replace(self.settings, **arm.settings)
+        cpu = time.process_time()
+        mixture = adjusted(mixture, settings)
+        occurrences = request.texts.occurrences(mixture, settings.max_tokens) if kind.as_product else []
+        names = partial(request.document.matching_names, request.cursor)
+        weights = WITH_NGRAMS if mixture else MODEL_ALONE
+        inputs = OfferInputs(request.texts, occurrences, names, weights, mixture.texts if mixture else ())
+        drafts = DECODERS[kind.decoder](self.model, request.texts.request(mixture), settings, lambda: None)
+        if kind.as_product:
+            offer = make_offer(drafts, inputs, settings, explicit=True)
+        else:  # the drafts alone
+            scored_texts = [(inputs.texts.text(ids), score) for ids, score in drafts.scored(settings.ranking)]
+            offer = offer_alone(scored_texts, inputs, settings.drafts)
+        cpu_ms = 1000 * (time.process_time() - cpu)
+        return ArmResult(offer.completions, drafts.passes, drafts.rows, cpu_ms, offer.candidates)

@@ -6,12 +6,10 @@ Reads the syntax tree. All positions are in characters. Knows no files, tokens o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from tree_sitter import Node
 
 from ngram_builders.arrays import U8
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
@@ -43,23 +41,16 @@ def code_lines(text: str, language: str) -> list[CodeLine]:
     kinds = _kinds_of(text, grammar)
     lines = []
     start = 0
-    for line in text.split("\n"):
-        stripped = line.rstrip()
-        if _is_completable(stripped, start, kinds, grammar):
-            lines.append(CodeLine(start, stripped, kinds[start : start + len(stripped)]))
-        start += len(line) + 1
+    for whole in text.split("\n"):
+        line = CodeLine(start, whole.rstrip(), kinds[start : start + len(whole.rstrip())])
+        if len(line.text) <= _MAX_CHARACTERS and len(LEXEME.findall(line.text)) >= _MIN_LEXEMES:
+            first = line.kinds[line.indentation]
+            within_string = first == STRING and start > 0 and kinds[start - 1] == STRING
+            is_import = grammar.import_line and grammar.import_line.match(line.text.lstrip())
+            if not (within_string or first in (COMMENT, SKIPPED) or is_import):
+                lines.append(line)
+        start += len(whole) + 1
     return lines
-
-
-def _is_completable(line: str, start: int, kinds: U8, language: Language) -> bool:
-    """Whether a line that begins at `start` is code, and neither too short nor too long."""
-    if len(line) > _MAX_CHARACTERS or len(LEXEME.findall(line)) < _MIN_LEXEMES:
-        return False
-    first = start + len(line) - len(line.lstrip())
-    within_string = kinds[first] == STRING and first > 0 and kinds[start - 1] == STRING
-    if within_string or kinds[first] in (COMMENT, SKIPPED):
-        return False
-    return language.import_line is None or not language.import_line.match(line.lstrip())
 
 
 def _kinds_of(text: str, language: Language) -> U8:
@@ -67,33 +58,18 @@ def _kinds_of(text: str, language: Language) -> U8:
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as in the tree
     with suppress(ParserBudgetExceeded):  # then all of it counts as code
-        for node, kind in _non_code_nodes(parse(language, text).root_node, language):
-            kinds[node.start_byte : node.end_byte] = kind
+        nodes = [parse(language, text).root_node]
+        while nodes:
+            node = nodes.pop()
+            documents = node.type == "expression_statement" and is_documentation(language, node)
+            is_string = "string" in node.type or node.type in ("char_literal", "rune_literal", "heredoc_body")
+            if node.type in language.comments:
+                kinds[node.start_byte : node.end_byte] = COMMENT
+            elif node.type in language.imports or documents:
+                kinds[node.start_byte : node.end_byte] = SKIPPED
+            elif is_string and node.is_named:
+                kinds[node.start_byte : node.end_byte] = STRING
+            else:
+                nodes.extend(node.children)
     by_character: U8 = kinds[(source & 0xC0) != 0x80]
     return by_character
-
-
-def _non_code_nodes(root: Node, language: Language) -> Iterator[tuple[Node, int]]:
-    """The outermost nodes that are not plain code, with their kind."""
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        if node.type in language.comments:
-            yield node, COMMENT
-        elif node.type in language.imports or _is_documentation_statement(node, language):
-            yield node, SKIPPED
-        elif _is_string_literal(node):
-            yield node, STRING
-        else:
-            nodes.extend(node.children)
-
-
-def _is_string_literal(node: Node) -> bool:
-    return node.is_named and (
-        "string" in node.type or node.type in ("char_literal", "rune_literal", "heredoc_body")
-    )
-
-
-def _is_documentation_statement(node: Node, language: Language) -> bool:
-    """Whether a statement is nothing but a string."""
-    return node.type == "expression_statement" and is_documentation(language, node)

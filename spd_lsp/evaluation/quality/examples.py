@@ -11,7 +11,7 @@ import itertools
 import keyword
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +54,6 @@ class PackageFiles:
     """A repository or package that examples are drawn from."""
 
     name: str
-    folder: Path
     files: tuple[PackageFile, ...]  # each text once
 
 
@@ -81,28 +80,21 @@ class Example:
 
 def read_packages(folders: Sequence[Path]) -> list[PackageFiles]:
     """Read the files that `build-ngrams` would count; raise UserError for a folder with fewer than two."""
-    packages = [_read_package(folder) for folder in folders]
-    names = [package.name for package in packages]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"two folders are called {repeated[0]}; results are kept by name, so rename one")
-    return packages
-
-
-def _read_package(folder: Path) -> PackageFiles:
-    """Read the sources of one folder in the order of their names."""
-    name = folder.resolve().name
-    seen: set[str] = set()
-    files = []
-    for path in sorted(file.path for file in survey(folder).files):
-        text, fault = read_source_text(path)
-        language = language_of(Path(path).name)
-        if fault is None and language is not None and text not in seen:
-            seen.add(text)
-            inner = Path(path).resolve().relative_to(folder.resolve()).as_posix()
-            files.append(PackageFile(name, inner, language, text))
-    if len(files) < 2:
-        raise UserError(f"{folder} has {len(files)} source files, at least two are needed; name a repository")
-    return PackageFiles(name, folder, tuple(files))
+    packages: dict[str, PackageFiles] = {}
+    for folder in map(Path.resolve, folders):
+        if folder.name in packages:
+            raise UserError(f"two folders are called {folder.name}; results are kept by name, so rename one")
+        files: dict[str, PackageFile] = {}  # by text
+        for path in sorted(file.path for file in survey(folder).files):
+            text, fault = read_source_text(path)
+            language = language_of(Path(path).name)
+            if fault is None and language is not None and text not in files:
+                inner = Path(path).resolve().relative_to(folder).as_posix()
+                files[text] = PackageFile(folder.name, inner, language, text)
+        if len(files) < 2:
+            raise UserError(f"{folder} has {len(files)} source files, at least two are needed; name a repository")
+        packages[folder.name] = PackageFiles(folder.name, tuple(files.values()))
+    return list(packages.values())
 
 
 def sample_examples(
@@ -115,23 +107,18 @@ def sample_examples(
 
     The files of all packages take turns, so that the first N examples are spread like all of them.
     """
-    by_package = [_package_examples(package, seed, files, languages) for package in packages]
+    by_package = []
+    for package in packages:
+        eligible = [f for f in package.files if f.language in languages and f.language in LANGUAGES]
+        eligible = [f for f in eligible if len(f.text) in _FILE_CHARACTERS]
+        random.Random(f"{seed}/{package.name}").shuffle(eligible)
+        sampled = (list(_file_examples(file, random.Random(f"{seed}/{file.sha256}"))) for file in eligible)
+        by_package.append(list(itertools.islice(filter(None, sampled), files)))
     turns = itertools.zip_longest(*by_package, fillvalue=[])
     examples = [example for turn in turns for of_file in turn for example in of_file]
     if not examples:
         raise UserError(f"no {' or '.join(languages)} files with lines of code; name other repositories")
     return examples
-
-
-def _package_examples(
-    package: PackageFiles, seed: int, files: int, languages: Sequence[str]
-) -> list[list[Example]]:
-    """The examples of each sampled file of a package."""
-    eligible = [f for f in package.files if f.language in languages and f.language in LANGUAGES]
-    eligible = [f for f in eligible if len(f.text) in _FILE_CHARACTERS]
-    random.Random(f"{seed}/{package.name}").shuffle(eligible)
-    sampled = (list(_file_examples(file, random.Random(f"{seed}/{file.sha256}"))) for file in eligible)
-    return list(itertools.islice(filter(None, sampled), files))
 
 
 def _file_examples(file: PackageFile, rng: random.Random) -> Iterator[Example]:
@@ -140,52 +127,35 @@ def _file_examples(file: PackageFile, rng: random.Random) -> Iterator[Example]:
     rng.shuffle(lines)
     for stratum in STRATA:
         for number, line in enumerate(lines):
-            columns = [column for column in _COLUMNS[stratum](line, rng) if _is_target(line.text[column:])]
+            columns = [
+                column
+                for column in _columns(line, stratum, rng)
+                if 1 <= len(LEXEME.findall(line.text[column:])) <= _MAX_TARGET_TOKENS
+            ]
             if columns:
                 del lines[number]
-                yield _example_at(file, line, rng.choice(columns), stratum)
+                column = rng.choice(columns)
+                at = line.start + column
+                yield Example(
+                    package=file.package,
+                    file=file.name,
+                    sha256=file.sha256,
+                    offset=len(file.text[:at].encode("utf-8", "surrogatepass")),
+                    stratum=stratum,
+                    at=at,
+                    line_start=line.start,
+                    line_end=file.text.find("\n", at) + 1 or len(file.text),
+                    target=line.text[column:],
+                    line=line.text.strip(),
+                )
                 break
 
 
-def _is_target(text: str) -> bool:
-    """Whether there is something to complete, within the limit of tokens."""
-    return 1 <= len(LEXEME.findall(text)) <= _MAX_TARGET_TOKENS
-
-
-def _example_at(file: PackageFile, line: CodeLine, column: int, stratum: str) -> Example:
-    at = line.start + column
-    return Example(
-        package=file.package,
-        file=file.name,
-        sha256=file.sha256,
-        offset=len(file.text[:at].encode("utf-8", "surrogatepass")),
-        stratum=stratum,
-        at=at,
-        line_start=line.start,
-        line_end=file.text.find("\n", at) + 1 or len(file.text),
-        target=line.text[column:],
-        line=line.text.strip(),
-    )
-
-
-def _first_column(line: CodeLine, rng: random.Random) -> list[int]:
-    """Behind the indentation."""
-    return [line.indentation]
-
-
-def _behind_triggers(line: CodeLine, rng: random.Random) -> list[int]:
-    """Behind each trigger outside of strings and comments."""
-    return [match.end() for match in _TRIGGER.finditer(line.text) if line.kinds[match.start()] == CODE]
-
-
-def _within_identifiers(line: CodeLine, rng: random.Random) -> list[int]:
-    """Behind the first one to three characters of each name of five or more."""
+def _columns(line: CodeLine, stratum: str, rng: random.Random) -> list[int]:
+    """Behind the indentation, behind each trigger, or one to three characters into each name of five or more."""
+    if stratum == LINE_START:
+        return [line.indentation]
+    if stratum == AFTER_TRIGGER:
+        return [match.end() for match in _TRIGGER.finditer(line.text) if line.kinds[match.start()] == CODE]
     names = [m for m in _IDENTIFIER.finditer(line.text) if line.kinds[m.start()] == CODE]
     return [m.start() + rng.randint(1, 3) for m in names if not keyword.iskeyword(m.group())]
-
-
-_COLUMNS: dict[str, Callable[[CodeLine, random.Random], list[int]]] = {
-    LINE_START: _first_column,
-    AFTER_TRIGGER: _behind_triggers,
-    MID_IDENTIFIER: _within_identifiers,
-}

@@ -2,10 +2,6 @@
 
 A package is sorted once; the file under test and its near duplicates are subtracted, which gives exactly the table
 of the other files. Knows ids and texts, no models.
-
-    counts = PackageNgrams(package, tokens)
-    held_out = counts.without(file)           # once a file
-    mixtures = held_out.mixtures(example)     # once an example: by prior, None for "none"
 """
 
 from __future__ import annotations
@@ -13,13 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from ngram_builders.arrays import Ints
 from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Pool, Signed
+from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.token_space import with_boundaries
@@ -28,8 +22,7 @@ from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFil
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.text_encoder import TextEncoder
 
-Prior = Literal["none", "file", "repository", "repository+file"]
-PRIORS: tuple[Prior, ...] = ("none", "file", "repository", "repository+file")
+PRIORS = ("none", "file", "repository", "repository+file")
 LINE_SEEN = ("in another file", "in the same file", "new")
 _NEAR_DUPLICATE = 0.8  # Jaccard index of identifiers from which two files count as versions of each other
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
@@ -78,27 +71,23 @@ class HeldOutNgrams:
 
     def mixtures(self, example: Example) -> dict[str, Mixture | None]:
         """The n-grams of each prior at an example."""
-        file = build_suffix_array(self._streams_around(example), lists=False)
-        own = ("file", [Signed(file)])
-        repository = ("repository", self.repository)
-        return {
-            "none": None,
-            "file": self._mixture([own]),
-            "repository": self._mixture([repository], self.texts),
-            "repository+file": self._mixture([repository, own], self.texts, SearchedTexts(file)),
-        }
-
-    @staticmethod
-    def _mixture(pools: Sequence[tuple[str, Pool]], *texts: SearchedTexts) -> Mixture:
-        """Several pools of counts as one prior."""
-        names, arrays = zip(*pools, strict=True)
-        return Mixture(arrays, [DEFAULT_WEIGHT] * len(pools), names, texts=texts)
-
-    def _streams_around(self, example: Example) -> list[Ints]:
-        """The file's ids without the example's line, in two pieces, as the server counts an open document."""
+        # The file without the example's line, in two pieces, as the server counts an open document.
         boundary = [self.package.tokens.end_of_text]
         before, after = self.package.encoder.around(self.encoded, example.line_start, example.line_end)
-        return [np.concatenate((boundary, before)), np.concatenate((after, boundary))]
+        around = [np.concatenate((boundary, before)), np.concatenate((after, boundary))]
+        file = build_suffix_array(around, lists=False)
+        weight, own, texts = DEFAULT_WEIGHT, [Signed(file)], [self.texts]
+        return {
+            "none": None,
+            "file": Mixture([own], [weight], ("file",)),
+            "repository": Mixture([self.repository], [weight], ("repository",), texts=texts),
+            "repository+file": Mixture(
+                [self.repository, own],
+                [weight] * 2,
+                ("repository", "file"),
+                texts=[*texts, SearchedTexts(file)],
+            ),
+        }
 
     def line_seen(self, example: Example) -> str:
         """Where else the whole line stands: one of LINE_SEEN; near duplicates are not other files."""

@@ -10,30 +10,33 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.completion.typed_along import CompletionRequest
-from spd_lsp.evaluation.quality.arm_runner import ArmRequest, ArmRunner
-from spd_lsp.evaluation.quality.arms import Arm
-from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFile, PackageFiles
+from spd_lsp.completion.typed_along import CompletionRequest, RecentResults, merge_previous
+from spd_lsp.evaluation.quality.arms import Arm, ArmRequest, ArmRunner
+from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFiles
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.report import Record
-from spd_lsp.evaluation.quality.typed_line import type_line
 from spd_lsp.models.checkpoint.hub import companion_folder, locate, shipped_settings
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
+
+_NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
 
 
 def open_runner(settings: Settings, tell: Callable[[str], None], context_tokens: int | None = None) -> ArmRunner:
     """Load the model, which reads as much of a file as it was made for, or this much."""
     folder = locate(settings.model, tell)
-    made_for: dict[str, Any] = dict(shipped_settings(settings.model, folder))
+    made_for: dict[str, Any] = {**shipped_settings(settings.model, folder)}
     if context_tokens:
         made_for["context_tokens"] = context_tokens
     settings = dataclasses.replace(settings, **made_for)
@@ -72,22 +75,17 @@ def measure(
     ngrams_of = cache(lambda name: PackageNgrams(by_name[name], runner.tokens))
     primary = [example.key for example in examples if example.stratum in PRIMARY]
     for (package, name), group in groupby(examples, lambda example: (example.package, example.file)):
-        file = files[package, name]
-        ngrams = ngrams_of(package).without(file)
+        ngrams = ngrams_of(package).without(files[package, name])
         for example in group:
             typing = [arm for arm in arms if arm.types_lines] if example.key in primary[:typed] else []
-            yield _record(runner, example, file, ngrams, arms, typing)
+            yield _record(runner, example, ngrams, arms, typing)
 
 
 def _record(
-    runner: ArmRunner,
-    example: Example,
-    file: PackageFile,
-    ngrams: HeldOutNgrams,
-    arms: Sequence[Arm],
-    typing: Collection[Arm],
+    runner: ArmRunner, example: Example, ngrams: HeldOutNgrams, arms: Sequence[Arm], typing: Sequence[Arm]
 ) -> Record:
     """What each arm writes at an example, and what typing its line takes with some of them."""
+    file = ngrams.file
     mixtures = ngrams.mixtures(example)
 
     def request(written: str = "") -> ArmRequest:
@@ -96,7 +94,7 @@ def _record(
 
     # 1. Complete with every arm.
     whole = request()
-    runner.warm_up(whole)
+    runner.model.prefill(whole.prompt.ids)
     order = random.Random(example.key).sample(list(arms), len(arms))
     results = {arm.label: runner.complete(arm, whole, mixtures[arm.prior]).record() for arm in order}
 
@@ -104,15 +102,62 @@ def _record(
     start = CompletionRequest(whole.document.text, example.at, file.language, None, "", explicit=False)
     typed = {}
     for arm in typing:
-        most = arm.settings.get("drafts", runner.settings.drafts)
 
-        def complete(written: str, arm: Arm = arm) -> Any:
+        def complete(written: str, arm: Arm = arm) -> Sequence[Completion]:
             return runner.complete(arm, request(written), mixtures[arm.prior]).completions
 
+        most = arm.settings.get("drafts", runner.settings.drafts)
         typed[arm.label] = dataclasses.asdict(type_line(example.target, complete, most, start))
 
     seen = ngrams.line_seen(example)
     return {"example": dataclasses.asdict(example), "seen": seen, "arms": results, "typed": typed}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLine:
+    """The cost of a line; keystrokes saved is 1 - keystrokes / characters."""
+
+    keystrokes: int
+    characters: int
+    requests: int
+    accepted: int
+
+
+def type_line(
+    target: str,
+    complete: Callable[[str], Sequence[Completion]],
+    most: int = 3,
+    start: CompletionRequest = _NOWHERE,
+) -> TypedLine:
+    """Simulate a person who types a target at the start and accepts completions wherever that saves keystrokes.
+
+    `complete` returns the completions after a prefix of the target, best first, of which `most` are shown. A
+    character costs 1, accepting 1, each step down the list 1. What is shown on the way is what the server shows.
+    Example: target `abcd`, completions `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
+    """
+    written = keystrokes = requests = accepted = 0
+    recent = RecentResults()
+    while written < len(target):
+        request = start.with_typed(target[:written])
+        shown = recent.find(request, 0)
+        if shown is None or shown.needs_refresh:
+            result = CompletionResult(list(complete(target[:written])), most)
+            shown = recent.add(request, merge_previous(result, shown))
+            requests += 1
+        fitting = [
+            (len(one.text) - 1 - rank, -rank, one.text)
+            for rank, one in enumerate(shown.completions)
+            if target.startswith(one.text, written)
+        ]
+        saved, place, text = max(fitting, default=(0, 0, ""))
+        if saved > 0:
+            written += len(text)
+            keystrokes += 1 - place
+            accepted += 1
+        else:
+            written += 1
+            keystrokes += 1
+    return TypedLine(keystrokes, len(target), requests, accepted)
 
 
 def text_without_target(text: str, example: Example, written: str) -> str:

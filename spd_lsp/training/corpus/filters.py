@@ -65,11 +65,6 @@ def is_table(text: str) -> bool:
     return bare > 0.5 * len(lines)
 
 
-def normalise_text(content: bytes) -> bytes:
-    """Remove the byte-order mark and end every line with a newline alone."""
-    return content.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-
-
 class Copies:
     """The files added so far."""
 

@@ -12,12 +12,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ngram_builders.errors import UserError
-from spd_lsp.training.corpus.debian import SUFFIXES, open_debian
-from spd_lsp.training.corpus.filters import Copies, is_skipped, normalise_text
-from spd_lsp.training.corpus.licences import is_permissive
-from spd_lsp.training.corpus.npm import open_npm
-from spd_lsp.training.corpus.package import Files, Source
-from spd_lsp.training.corpus.pypi import STANDARD_LIBRARY, open_standard_library, open_wheel
+from spd_lsp.training.corpus.filters import Copies, is_skipped
+from spd_lsp.training.corpus.packages import (
+    STANDARD_LIBRARY,
+    SUFFIXES,
+    Source,
+    is_permissive,
+    open_debian,
+    open_npm,
+    open_standard_library,
+    open_wheel,
+)
 
 LISTING = Path(__file__).with_name("corpus.txt")
 CORPUS_LANGUAGES = ("python", "typescript", *SUFFIXES)  # JavaScript counts as TypeScript
@@ -44,9 +49,23 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
     sources = []
     for language, requirements in read_listing(listing).items():
         for requirement in requirements:
-            source, files = _open_package(requirement, language, archives)
+            if requirement == STANDARD_LIBRARY:
+                source, files = open_standard_library()
+            elif language == "python":
+                source, files = open_wheel(requirement, archives)
+            elif language == "typescript":
+                source, files = open_npm(requirement, archives)
+            else:
+                source, files = open_debian(requirement, archives, language)
             if is_permissive(source.licence):
-                _write_files(source, files, corpus / language / folder_name(requirement), copies)
+                folder = corpus / language / folder_name(requirement)
+                for name, raw in files:
+                    content = raw.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+                    if not is_skipped(name, content) and not copies.is_copy(content):
+                        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                        (folder / name).write_bytes(content)
+                        source.files += 1
+                        source.bytes += len(content)
             else:
                 source.skipped = "its licence is not known to be permissive"
             sources.append(source)
@@ -55,29 +74,6 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
     (corpus / "sources.json").write_text(manifest + "\n", encoding="utf-8")
 
 
-def _open_package(requirement: str, language: str, archives: Path) -> tuple[Source, Files]:
-    """Fetch a package from its language's registry, unless it was fetched before."""
-    if requirement == STANDARD_LIBRARY:
-        return open_standard_library()
-    if language == "python":
-        return open_wheel(requirement, archives)
-    if language == "typescript":
-        return open_npm(requirement, archives)
-    return open_debian(requirement, archives, language)
-
-
 def folder_name(requirement: str) -> str:
     """Return the name of a package's folder. Example: that of `@trpc/server@11.4.3` is `trpc+server`."""
     return re.split(r"=|(?<!^)@", requirement)[0].lstrip("@").replace("/", "+")
-
-
-def _write_files(source: Source, files: Files, folder: Path, copies: Copies) -> None:
-    """Write the useful files to `folder`, and count them."""
-    for name, raw in files:
-        content = normalise_text(raw)
-        if not is_skipped(name, content) and not copies.is_copy(content):
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-            source.files += 1
-            source.bytes += len(content)

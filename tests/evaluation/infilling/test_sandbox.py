@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from spd_lsp.evaluation.infilling.sandbox import Limits, is_confined, passes
+from spd_lsp.evaluation.infilling.sandbox import is_confined, passes
 
 if os.name == "nt":
     pytest.skip("programs are run on Linux and macOS only", allow_module_level=True)
 
 HAS_FILTER = (sys.platform, platform.machine()) == ("linux", "x86_64")
 has_filter = pytest.mark.skipif(not HAS_FILTER, reason="needs Linux on x86-64")
-SHORT = Limits(cpu_seconds=1, seconds=2.0)
+SHORT = {"cpu_seconds": 1, "seconds": 2.0}
 
 REFUSED = """
 try:
@@ -48,7 +48,7 @@ def test_a_program_passes_if_it_comes_to_its_end(program: str, expected: bool):
 
 @pytest.mark.parametrize("program", ["while True: pass", "import time; time.sleep(1000)"])
 def test_what_never_ends_is_ended(program: str):
-    assert not passes(program, SHORT)
+    assert not passes(program, **SHORT)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no limit of memory")
@@ -70,8 +70,8 @@ def test_nothing_of_the_environment_is_seen(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.skipif(os.getuid() == 0 and not HAS_FILTER, reason="root is not bound")
 def test_no_process_is_started():
     bomb = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        break"
-    assert passes(bomb, SHORT)
-    assert passes(REFUSED.format("import subprocess; subprocess.run(['true'])"), SHORT)
+    assert passes(bomb, **SHORT)
+    assert passes(REFUSED.format("import subprocess; subprocess.run(['true'])"), **SHORT)
 
 
 @has_filter

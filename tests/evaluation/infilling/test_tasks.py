@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
+from spd_lsp.evaluation.infilling.run import read_tasks
 from spd_lsp.evaluation.infilling.sandbox import passes
-from spd_lsp.evaluation.infilling.tasks import read_tasks, sample_tasks
 
 ROW = {
     "task_id": "SingleLineInfilling/HumanEval/7/L1",
@@ -42,23 +42,14 @@ def test_the_filled_program_passes_its_tests_and_no_other_does(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ([], "no gaps of whole lines"),
+        ([], "no gaps of single lines"),
         ([{"task_id": "1"}], "not a file of HumanEval-Infilling"),
         (["text"], "not a file of HumanEval-Infilling"),
-        ([ROW | {"prompt": "def f():\n    ret"}], "no gaps of whole lines"),
-        ([ROW | {"prompt": None}], "no gaps of whole lines"),
+        ([ROW | {"prompt": "def f():\n    ret"}], "no gaps of single lines"),
+        ([ROW | {"prompt": None}], "no gaps of single lines"),
+        ([ROW | {"task_id": "MultiLineInfilling/HumanEval/7/L1_L2"}], "no gaps of single lines"),
     ],
 )
 def test_another_file_is_refused_with_a_reason(tmp_path: Path, rows: list[object], reason: str):
     with pytest.raises(UserError, match=reason):
         read_tasks(write(tmp_path / "tasks.jsonl.gz", *rows))
-
-
-def test_more_drawn_tasks_include_fewer_in_the_order_of_the_file(tmp_path: Path):
-    rows = [ROW | {"task_id": f"SingleLineInfilling/HumanEval/{n}/L0"} for n in range(50)]
-    tasks = read_tasks(write(tmp_path / "tasks.jsonl.gz", *rows))
-    few, more = sample_tasks(tasks, 10, seed=3), sample_tasks(tasks, 20, seed=3)
-    assert len(few) == 10 and set(few) < set(more)
-    assert few == sorted(few, key=tasks.index)
-    assert sample_tasks(tasks, None, seed=3) == tasks
-    assert sample_tasks(tasks, 10, seed=4) != few

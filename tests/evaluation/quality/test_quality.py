@@ -40,7 +40,7 @@ def results():
 
 
 def test_scores_and_paired_differences(results):
-    superposed, greedy = results.exact_matches(3, results.records)
+    superposed, greedy = results.exact_matches(3, results.records).values()
     assert superposed.value.mean == 1
     assert greedy.value.mean == pytest.approx(1 / 3)
     assert superposed.less["greedy"].mean == pytest.approx(2 / 3)
@@ -56,7 +56,7 @@ def test_keystrokes_are_of_all_characters_together_and_requests_of_a_line():
         record("c", "p", {label: []}),
     ]
     found = Results(records, arms, 3)
-    (score,) = found.keystrokes_saved(records)
+    (score,) = found.keystrokes_saved(records).values()
     assert score.value.mean == 0.5
     assert "| KS | requests | passes |" in quality_report(found, FACTS)
     assert "| 3.5 | 4.0 | 3.0 | 9 |" in quality_report(found, FACTS)
@@ -76,7 +76,7 @@ def run(*arguments):
 
 @pytest.mark.slow
 def test_the_command_measures_and_its_records_can_be_read_again(repository, tmp_path):
-    arms = ["--arms", "superposed,greedy,nucleus,copy", "--priors", "repository+file"]
+    arms = ["--arms", "superposed,greedy,nucleus,uncopied", "--priors", "repository+file"]
     done = run(repository, *arms, "--examples", 3, "--typed", 1, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert "Decoders compared on 3 examples" in done.output

@@ -13,8 +13,7 @@ from spd_lsp.completion.blocks import first_line
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.evaluation.quality.arm_runner import ArmRunner
-from spd_lsp.evaluation.quality.arms import parse_arm
+from spd_lsp.evaluation.quality.arms import ArmRunner, parse_arm
 from spd_lsp.evaluation.quality.examples import (
     STRATA,
     Example,
@@ -100,7 +99,7 @@ def test_an_arm_offers_what_the_product_offers(asked: Asked) -> None:
 
 def test_an_arm_withholds_what_the_product_withholds(asked: Asked) -> None:
     files = [PackageFile("shop", f"{name}.py", "python", f"{SECRET}# {name}\n") for name in ("a", "b", "c")]
-    prior = PackageNgrams(PackageFiles("shop", STARTER, tuple(files)), asked.tokens)
+    prior = PackageNgrams(PackageFiles("shop", tuple(files)), asked.tokens)
     file, source = PackageFile("shop", "d.py", "python", SECRET), SECRET.partition("9f8K")[0]
     example = Example("shop", "d.py", "", 0, STRATA[1], len(source), 0, len(SECRET), "", "")
     mixture = prior.without(file).mixtures(example)["repository"]

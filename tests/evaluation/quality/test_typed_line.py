@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.evaluation.quality.typed_line import type_line
+from spd_lsp.evaluation.quality.run import type_line
 
 
 def offered(*texts: str) -> list[Completion]:

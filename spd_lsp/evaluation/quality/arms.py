@@ -7,11 +7,10 @@ prompt, n-grams, stop rule and ranking. Only the shape is fixed: a completion en
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import OfferInputs, make_offer, offer_alone
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS, Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
+from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS
 from spd_lsp.models.base import Engine
@@ -30,6 +30,7 @@ from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
+_LLAMA_2 = {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}  # as in the paper
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 
@@ -37,8 +38,8 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 class ArmKind:
     """A decoder with the settings that define it as an arm."""
 
-    decoder: str
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    decoder: str  # empty for none
+    settings: Mapping[str, Any] = field(default_factory=dict)
     as_product: bool = False  # whether lines of the repository and beginnings of drafts are offered too
 
 
@@ -49,10 +50,8 @@ ARM_KINDS: dict[str, ArmKind] = {
     "best-first": ArmKind("best-first", as_product=True),
     "best-first-alone": ArmKind("best-first"),
     "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
-    # The paper's decoder with its numbers for Llama-2-7B.
-    "paper": ArmKind(
-        "superposed", {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}
-    ),
+    "copy": ArmKind("", as_product=True),  # lines of the repository alone
+    "paper": ArmKind("superposed", _LLAMA_2),
 }
 
 
@@ -158,7 +157,7 @@ class ArmRunner:
         """Trim the context and build the prompt as for a request by hand, of its own shape if None."""
         budget = self.completer.context_budget
         context = build_context(source, cursor, language, budget, self.tokens.count, explicit=True)
-        context = dataclasses.replace(context, shape=shape or context.shape)
+        context = replace(context, shape=shape or context.shape)
         document = OpenDocument("", None, language, source)
         prompt = self.completer.prompt(context)
         return ArmRequest(prompt, DraftText(self.tokens, prompt, context), document, cursor)
@@ -166,14 +165,16 @@ class ArmRunner:
     def complete(self, arm: Arm, request: ArmRequest, mixture: Mixture | None) -> ArmResult:
         """Complete with one arm; decoding, n-gram look-ups and ranking are timed."""
         kind = ARM_KINDS[arm.kind]
-        settings = dataclasses.replace(self.settings, **arm.settings)
+        settings = replace(self.settings, **arm.settings)
         cpu = time.process_time()
         mixture = adjusted(mixture, settings)
         occurrences = request.texts.occurrences(mixture, settings.max_tokens) if kind.as_product else []
         names = partial(request.document.matching_names, request.cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
         inputs = OfferInputs(request.texts, occurrences, names, weights, mixture.texts if mixture else ())
-        drafts = DECODERS[kind.decoder](self.model, request.texts.request(mixture), settings, lambda: None)
+        drafts = DecodingResult([], passes=0, longest=0)
+        if kind.decoder:
+            drafts = DECODERS[kind.decoder](self.model, request.texts.request(mixture), settings, lambda: None)
         if kind.as_product:
             offer = make_offer(drafts, inputs, settings, explicit=True)
         else:  # the drafts alone

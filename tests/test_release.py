@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -54,6 +56,28 @@ def test_a_release_links_to_its_own_files_and_other_builds_name_no_repository(tm
     assert f"Project-URL: Repository, {address}\n" in released and home not in other
     assert f"({address}/blob/v{__version__}/spd_lsp/README.md)" in released
     assert re.findall(r'src="(?!https:)|]\((?!https:|#)', released) == []
+
+
+@pytest.mark.slow
+def test_a_release_has_the_bundled_model_in_a_wheel_of_its_own_that_stays_the_same(tmp_path):
+    digests = []
+    for name, variables in (("one", {}), ("other", {"REPOSITORY_URL": "example"})):
+        whole, _ = build("wheel", tmp_path / name, **variables)
+        split = [sys.executable, str(ROOT / ".ci" / "split_wheel.py"), str(whole)]
+        subprocess.run(split, check=True, capture_output=True)
+        program, model = sorted((tmp_path / name).iterdir())
+        digests.append(hashlib.sha256(model.read_bytes()).digest())
+        assert program.stat().st_size < 2_000_000
+    assert digests[0] == digests[1]
+    folder = tmp_path / "site"
+    for wheel in (program, model):
+        zipfile.ZipFile(wheel).extractall(folder)
+    (tmp_path / "demo.py").write_text("import argparse\n\nparser = argparse.")
+    command = [sys.executable, "-m", "spd_lsp", "complete", str(tmp_path / "demo.py")]
+    variables = {name: value for name, value in os.environ.items() if name != "SPD_LSP_STARTER"}
+    environment = variables | {"PYTHONPATH": str(folder)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "ArgumentParser" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

@@ -76,8 +76,11 @@ def _find(model: str, report: Callable[[str], None]) -> Path:
 
 
 def starter_folder() -> Path:
-    """Where the bundled model lies: in this package, or the folder that `SPD_LSP_STARTER` names."""
-    return Path(os.environ.get("SPD_LSP_STARTER") or str(files("spd_lsp") / "starter"))
+    """Where the bundled model lies: in this package or, in a release, beside it; or as `SPD_LSP_STARTER` says."""
+    package = Path(str(files("spd_lsp")))
+    bundled = package / "starter"
+    beside = package.with_name("spd_lsp_starter")  # of a wheel of its own: .ci/split_wheel.py
+    return Path(os.environ.get("SPD_LSP_STARTER") or (bundled if bundled.is_dir() else beside))
 
 
 def is_gguf_model(place: Path) -> bool:

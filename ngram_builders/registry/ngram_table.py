@@ -88,7 +88,7 @@ def is_name(name: str) -> bool:
 
 
 def trust(weight: float) -> float:
-    """How far what only tables of this total weight know is believed. Example: 0.07 -> 0.1"""
+    """How much of what only tables of this total weight know counts. Example: 0.07 -> 0.1"""
     return min(1.0, weight / DEFAULT_WEIGHT)
 
 

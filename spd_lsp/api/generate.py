@@ -114,15 +114,15 @@ def superposed_decoding(
 def _decode(rows: _PromptRows, decodings: Sequence[Decoding]) -> list[DecodingResult]:
     """The drafts of each prompt; a pass reads the next position of all that are not finished."""
     states = [advance(decoding, None) for decoding in decodings]
-    told = rows.prefill()
+    logits = rows.prefill()
     while True:
         for number, (wanted, _) in enumerate(states):
             if wanted is not None:
-                states[number] = advance(decodings[number], told[number])
+                states[number] = advance(decodings[number], logits[number])
         finished = [result for _, result in states if result is not None]
         if len(finished) == len(states):
             return finished
-        told = rows.step([wanted for wanted, _ in states])
+        logits = rows.step([wanted for wanted, _ in states])
 
 
 class _PromptRows:

@@ -190,9 +190,9 @@ class Completer:
         self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
     ) -> DecodingResult:
         """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
-        told = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
-        if told:
-            return told
+        found = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
+        if found:
+            return found
         try:
             return self._decode(self.model, request, self.settings, check)
         finally:

@@ -1,4 +1,4 @@
-"""Drafts of a model server, as if a model in this process had said how probable their tokens are.
+"""Drafts of a model server, as if a model in this process had computed how probable their tokens are.
 
 In: a place in a document. Out: what the usual search finds where the server's texts are mixed with the n-grams on
 this machine. The server is sent the text around the cursor without its secrets.
@@ -42,8 +42,8 @@ def server_drafts(
     written = server.write(Question(before, after, settings.drafts, settings.max_tokens, stop), check)
     if not written:
         return None
-    said = _SaidModel([_spelled(one, texts) for one in written], texts, request)
-    return decoder_for(said, settings)(said, request, settings, check)
+    model = _ServerTexts([_spelled(one, texts) for one in written], texts, request)
+    return decoder_for(model, settings)(model, request, settings, check)
 
 
 def _without_secrets(context: Context, source: str) -> tuple[str, str] | None:
@@ -89,10 +89,10 @@ def _spelled(one: Written, texts: DraftText) -> _Spelled:
     return (*ids, texts.tokens.end_of_text), [*probabilities, 1.0]
 
 
-class _SaidModel(NoModel):
-    """A model that knows what a server said, and nothing of other texts."""
+class _ServerTexts(NoModel):
+    """A model that predicts a server's texts, and nothing else."""
 
-    was_told = True
+    is_of_server = True
 
     def __init__(self, spelled: Sequence[_Spelled], texts: DraftText, request: DecodingRequest) -> None:
         super().__init__(texts.tokens.vocab_size, texts.tokens.end_of_text)
@@ -105,15 +105,15 @@ class _SaidModel(NoModel):
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """As in `Engine`; what is left of a whole is spread over all other tokens."""
-        told: dict[int, float] = {}
+        known: dict[int, float] = {}
         for ids, probabilities in self.spelled:
             if ids[: len(draft)] == draft and len(ids) > len(draft):
                 following = ids[len(draft)]
-                told[following] = max(told.get(following, 0.0), probabilities[len(draft)])
-        if not told:
+                known[following] = max(known.get(following, 0.0), probabilities[len(draft)])
+        if not known:
             return np.array(self.logits)
         possible = self.allowed if self.allowed is not None and not draft else slice(None)
         p = np.full(len(self.logits), 1e-30)
-        p[possible] = max(1e-6, 1 - sum(told.values())) / len(p[possible])
-        p[list(told)] = list(told.values())
+        p[possible] = max(1e-6, 1 - sum(known.values())) / len(p[possible])
+        p[list(known)] = list(known.values())
         return np.asarray(np.log(p))

@@ -1,4 +1,4 @@
-"""What of a draft stands behind the cursor already: delimiters that are closed twice, text that is said twice.
+"""Which part of a draft stands behind the cursor already: delimiters closed twice, text that is repeated.
 
 In: a draft, and what the document leaves open at the cursor and closes below it. Out: where the draft ends, and
 whether it can stand there.

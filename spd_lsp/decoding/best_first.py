@@ -1,9 +1,9 @@
-"""Best-first beam search, lazily: each pass reads one token of one draft, the likeliest; the rest borrow.
+"""Best-first beam search: each pass reads one token of the likeliest draft; unlikely ones reuse a distribution.
 
 Beam search reads k drafts of every length. But a draft's probability only falls as it grows: whoever reads the
 likeliest draft first, whatever its length, and stops once none can overtake the finished ones, finds the same
 drafts with fewer rows (Meister, Vieira and Cotterell, "Best-First Beam Search", TACL 2020). Here that goes for the
-best draft. Once one is finished, unlikely ones behind it are not read any more: each borrows the distribution of
+best draft. Once one is finished, unlikely ones behind it are not read any more: each reuses the distribution of
 a draft of its length that was read, as superposed drafts share one, mixed with the n-grams of its own history.
 
 For models whose rows cost what they are, such as those of llama.cpp on a CPU.
@@ -47,7 +47,7 @@ def best_first(
 ) -> DecodingResult:
     """Return the best k drafts. `check` is called before each pass and may raise to cancel.
 
-    read_all: where passes cost nothing, and no draft need borrow.
+    read_all: where passes cost nothing, and every draft is read.
     """
     check()
     search = _Search(request, settings)
@@ -57,9 +57,9 @@ def best_first(
         if read_all or search.is_worth_reading(draft):
             check()
             search.read.append(Read(draft, model.read_draft(draft.ids)))
-        lender = search.lender(draft)
-        if lender is not None:
-            search.add(expand(lender.logits, [draft], request, settings))
+        source = search.source(draft)
+        if source is not None:
+            search.add(expand(source.logits, [draft], request, settings))
     return search.result()
 
 
@@ -106,7 +106,7 @@ class _Search:
         return None
 
     def is_worth_reading(self, draft: Draft) -> bool:
-        """Whether a draft may be the best or is likely, or nothing can lend to it; and the rest of it was read."""
+        """Whether it may be best or is likely, or has no distribution to reuse; and the rest of it was read."""
         read = [one.draft for one in self.read]
         if len(draft.ids) > 1 and not any(one.ids == draft.ids[:-1] for one in read):
             return False
@@ -114,7 +114,7 @@ class _Search:
         others = _as_long(draft, read)
         return not others or (len(others) < _MAX_READ and draft.score >= min(best, math.log(_WORTH_READING)))
 
-    def lender(self, draft: Draft) -> Read | None:
+    def source(self, draft: Draft) -> Read | None:
         """What a draft goes on from: itself if it was read, or another of its length; None if there is none.
 
         Of those that end in the same token, if there are any, the likeliest.

@@ -1,4 +1,4 @@
-"""Runs the server until its process is told to end."""
+"""Runs the server until its process is to end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IDLE_SECONDS = 10  # that a connection without a request is kept
 
 
 def serve(sock: socket.socket, app: App, completions: Completions, announce: Callable[[], None]) -> None:
-    """Serve until the process is told to end."""
+    """Serve until the process is to end."""
     config = Config(
         app,
         loop="asyncio",

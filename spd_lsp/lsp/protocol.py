@@ -31,7 +31,7 @@ logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs whole messages,
 
 
 class SpdProtocol(LanguageServerProtocol):
-    """pygls's protocol, but clients may send odd messages, and every edit that is not understood is told."""
+    """pygls's protocol, but clients may send odd messages, and edits that are not understood are reported."""
 
     _server: Any  # a `Session`
 
@@ -63,7 +63,7 @@ class SpdProtocol(LanguageServerProtocol):
         return known
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """The typed message. A request that does not fit is answered; an edit that does not fit is told."""
+        """The typed message. A request that does not fit is answered; an edit that does not fit is reported."""
         method = data.get("method")
         kind = self.get_message_type(method) if "jsonrpc" in data and isinstance(method, str) else None
         if kind is None:

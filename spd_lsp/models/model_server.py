@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 10.0  # until a server that failed is asked again
 _POLL_SECONDS = 0.02  # between two looks whether somebody still waits
 _MAX_ANSWER = 1 << 20  # bytes
 _MAX_TOKEN = 128  # bytes; blanks are the longest tokens
-_UNTOLD = math.log(0.5)  # of a text whose probability is not told
+_UNKNOWN = math.log(0.5)  # of a text without a probability
 _UNSUPPORTED = (400, 404, 501)  # how servers refuse the text right of the cursor
 
 Check = Callable[[], None]
@@ -126,7 +126,7 @@ class ModelServer:
         first, *others = self._continued(question, [b""], question.texts if self._tells_whole_texts else 1, check)
         if question.texts == 1 or others:
             return [first, *others]
-        if len(first.tokens) == 1 and not first.tokens[0].others and first.tokens[0].logprob != _UNTOLD:
+        if len(first.tokens) == 1 and not first.tokens[0].others and first.tokens[0].logprob != _UNKNOWN:
             self._tells_whole_texts = True
             return self._continued(question, [b""], question.texts, check)
         branches = [
@@ -238,28 +238,28 @@ def _texts(answer: Any, texts: int, question: Question, likeliest: int) -> Itera
         text = text[: question.tokens * _MAX_TOKEN]
         ends = one.get("stop_type", one.get("finish_reason")) not in ("limit", "length")
         tokens = tuple(islice(_tokens(one, likeliest), question.tokens))
-        told = b"".join(token.text for token in tokens)
-        if tokens and told.startswith(text):
+        written = b"".join(token.text for token in tokens)
+        if tokens and written.startswith(text):
             yield Written(tokens, ends)
-        elif tokens and text.startswith(told):  # the last token, in which the text ends, may be left out
+        elif tokens and text.startswith(written):  # the last token, in which the text ends, may be left out
             mean = sum(token.logprob for token in tokens) / len(tokens)
-            yield Written((*tokens, Token(text[len(told) :], mean)), ends)
+            yield Written((*tokens, Token(text[len(written) :], mean)), ends)
         else:
             probability = one.get("probability")  # as `spd-lsp serve --http` tells it
-            yield Written((Token(text, math.log(probability) if probability else _UNTOLD),), ends)
+            yield Written((Token(text, math.log(probability) if probability else _UNKNOWN),), ends)
 
 
 def _tokens(one: Any, likeliest: int) -> Iterator[Token]:
-    """What is told of each token: llama.cpp's list, or OpenAI's lists of texts and numbers."""
-    told = one.get("logprobs") or {}
-    listed = one.get("completion_probabilities") or told.get("content") or ()
+    """What an answer says of each token: llama.cpp's list, or OpenAI's lists of texts and numbers."""
+    given = one.get("logprobs") or {}
+    listed = one.get("completion_probabilities") or given.get("content") or ()
     for token in listed:
         others = tuple((_bytes(other), _logprob(other["logprob"])) for other in token["top_logprobs"][:likeliest])
         yield Token(_bytes(token), _logprob(token["logprob"]), others)
-    places = told.get("top_logprobs") or [{}] * len(told.get("tokens", ()))
-    for text, logprob, place in zip(told.get("tokens", ()), told.get("token_logprobs", ()), places, strict=True):
-        told_others = islice((place or {}).items(), likeliest)
-        others = tuple((other.encode()[:_MAX_TOKEN], _logprob(number)) for other, number in told_others)
+    places = given.get("top_logprobs") or [{}] * len(given.get("tokens", ()))
+    for text, logprob, place in zip(given.get("tokens", ()), given.get("token_logprobs", ()), places, strict=True):
+        listed_others = islice((place or {}).items(), likeliest)
+        others = tuple((other.encode()[:_MAX_TOKEN], _logprob(number)) for other, number in listed_others)
         yield Token(text.encode()[:_MAX_TOKEN], _logprob(logprob), others)
 
 
@@ -271,8 +271,8 @@ def _text(value: Any) -> str:
 
 
 def _bytes(token: Any) -> bytes:
-    told = token.get("bytes")
-    return (bytes(list(told[:_MAX_TOKEN])) if told is not None else _text(token["token"]).encode())[:_MAX_TOKEN]
+    codes = token.get("bytes")
+    return (bytes(list(codes[:_MAX_TOKEN])) if codes is not None else _text(token["token"]).encode())[:_MAX_TOKEN]
 
 
 def _logprob(number: Any) -> float:

@@ -171,7 +171,7 @@ class ServingTables:
     def _tables_for(self, file: Path | None, language: str | None) -> list[ServingTable]:
         """Open the registry's tables for a file, without those of other models' tokens.
 
-        These are told only where this model has no table of the same sources.
+        These are reported only where this model has no table of the same sources.
         """
         named = self.registry.tables_for(file, language) if self.registry else []
         fitting = [(table, weight) for table, weight in named if table.fingerprint == self.fingerprint]

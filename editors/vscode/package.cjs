@@ -91,7 +91,7 @@ function stage(folder, archive) {
     "ThirdPartyNotices.txt": thirdPartyNotices(),
     "server/constraints.txt": readArchived(archive, "constraints.txt"),
   };
-  const copies = [...["LICENSE", "icon.png", "drafts.png", "menu.png", "typing.webp", "dist/extension.js"].map((name) => [name, path.join(__dirname, name)])];
+  const copies = [...["LICENSE", "icon.png", "drafts.png", "index.png", "menu.png", "words.png", "typing.webp", "dist/extension.js"].map((name) => [name, path.join(__dirname, name)])];
   copies.push([`server/${path.basename(archive)}`, archive]);
   for (const name of ["dist", "server"]) {
     fs.mkdirSync(path.join(folder, name), { recursive: true });

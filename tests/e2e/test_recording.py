@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.installed import HOW
-from tests.e2e.test_vscode import EDITOR_ONLY
-from tests.e2e.vscode import MISSING, ROOT, Window, vscode
+from tests.e2e.vscode import EDITOR_ONLY, MISSING, ROOT, Window, vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 

@@ -18,8 +18,10 @@ import pytest
 
 from tests.e2e.installed import HOW
 from tests.e2e.vscode import (
+    EDITOR_ONLY,
     ERROR_ICON,
     MISSING,
+    PICTURE,
     ROOT,
     RUNNING_ICON,
     Window,
@@ -51,8 +53,6 @@ def save(path, data):
     with open(path, "w") as file:
         json"""
 
-# The pictures of the extension's README and walkthrough; SPD_LSP_PICTURE=1 retakes them.
-PICTURES = ROOT / "editors" / "vscode"
 PICTURE_TEXT = """class Point:
     def __init__(self, x, y):
         self.x = x
@@ -61,15 +61,6 @@ PICTURE_TEXT = """class Point:
     def __eq__(self, other):
         return self.x == other.x and """
 BLOCK_BEGINS = SOURCE.rstrip()
-EDITOR_ONLY = {
-    "breadcrumbs.enabled": False,
-    "editor.minimap.enabled": False,
-    "editor.scrollBeyondLastLine": False,
-    "window.commandCenter": False,
-    "workbench.activityBar.location": "hidden",
-    "workbench.layoutControl.enabled": False,
-}
-
 Open = Callable[..., Window]
 
 
@@ -121,17 +112,14 @@ def test_the_pictures_of_the_extension_show_these_drafts_and_the_menu(
     with vscode(
         browser, extensions, tmp_path, SPD_LSP_STARTER=""
     ) as open_window_with:  # not the tests' small model
-        size = {"width": 600, "height": 350}
-        window = open_window_with(PICTURE_TEXT, EDITOR_ONLY, viewport=size, device_scale_factor=1.5)
+        window = open_window_with(PICTURE_TEXT, EDITOR_ONLY, **PICTURE)
         labels = window.open_menu()
-        if os.environ.get("SPD_LSP_PICTURE"):
-            window.page.screenshot(path=str(PICTURES / "drafts.png"))
+        window.picture("drafts.png")
         assert len(labels) == 3 and labels[0] == "self.y == other.y"
         window.press("Escape", "Escape")
         window.page.locator(".statusbar-item:has-text('spd')").click()
         window.page.locator(".quick-input-list", has_text="Pause completions").wait_for()
-        if os.environ.get("SPD_LSP_PICTURE"):
-            window.page.screenshot(path=str(PICTURES / "menu.png"))
+        window.picture("menu.png")
 
 
 def test_the_menu_shows_the_last_completion_and_can_restart_the_server(open_window: Open):

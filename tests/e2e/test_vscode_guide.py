@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.installed import HOW
-from tests.e2e.vscode import EXTENSION, MISSING, Window, vscode
+from tests.e2e.vscode import EDITOR_ONLY, EXTENSION, MISSING, Window, vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -24,7 +24,7 @@ def window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Window]:
     workspace = tmp_path / "work"
     workspace.mkdir()
     with vscode(browser, extensions, tmp_path, workspace, trusted=True) as open_window:
-        yield open_window("import json\n\n\njson.", {})
+        yield open_window("import json\n\n\njson.", EDITOR_ONLY, device_scale_factor=1.5)
 
 
 def open_walkthrough(window: Window) -> None:
@@ -61,3 +61,5 @@ def test_the_buttons_of_the_walkthrough_do_what_they_say(window: Window):
     window.press("Escape")
     expand(window, "index").locator(".monaco-button", has_text="Index the folder").click()
     window.page.locator(".notification-toast", has_text="indexed work (1 file)").wait_for()
+    window.page.locator(".tab", has_text="storage.py").click()
+    window.picture("index.png")

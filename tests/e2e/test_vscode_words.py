@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.installed import HOW
-from tests.e2e.vscode import MISSING, Window, vscode
+from tests.e2e.vscode import EDITOR_ONLY, MISSING, Window, vscode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}; {HOW}")]
 
@@ -28,7 +28,7 @@ def window(browser: Any, extensions: Path, tmp_path: Path) -> Iterator[Window]:
     (tmp_path / "drafts.json").write_text(json.dumps([DRAFT]))
     command = [sys.executable, "-m", "tests.e2e.fixed_server", str(tmp_path / "drafts.json")]
     with vscode(browser, extensions, tmp_path) as open_window:
-        window = open_window(WORDS, {"spd-lsp.serverCommand": command})
+        window = open_window(WORDS, EDITOR_ONLY | {"spd-lsp.serverCommand": command}, device_scale_factor=1.5)
         window.until("words are listed", lambda: "HooksInputType" in type_line(window))
         assert not window.ghost
         yield window
@@ -58,6 +58,6 @@ def is_mended(window: Window) -> None:
 def test_it_is_said_and_one_click_shows_drafts_where_words_hid_them(window: Window):
     toast = window.page.locator(TOAST, has_text="words")
     toast.wait_for()
-    window.page.screenshot(path=str(window.folder / "said.png"))
+    window.picture("words.png")
     toast.locator(".monaco-button", has_text=MEND).click()
     is_mended(window)

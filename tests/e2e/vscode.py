@@ -110,6 +110,17 @@ def running(log: Path, *command: str, **environment: str) -> Iterator[None]:
         process.wait(TIMEOUT)
 
 
+EDITOR_ONLY = {
+    "breadcrumbs.enabled": False,
+    "editor.minimap.enabled": False,
+    "editor.scrollBeyondLastLine": False,
+    "window.commandCenter": False,
+    "workbench.activityBar.location": "hidden",
+    "workbench.layoutControl.enabled": False,
+}
+PICTURE: dict[str, Any] = {"viewport": {"width": 600, "height": 350}, "device_scale_factor": 1.5}
+
+
 class Window:
     """One window of VS Code with one file open in it."""
 
@@ -118,6 +129,13 @@ class Window:
         self.file = (workspace or folder / "work") / name
         self.file.parent.mkdir(exist_ok=True)
         self.file.write_text(text)
+
+    def picture(self, name: str) -> None:
+        """Keep what is seen now as a picture of the extension, if SPD_LSP_PICTURE=1 asks for that."""
+        if os.environ.get("SPD_LSP_PICTURE"):
+            self.page.set_viewport_size(PICTURE["viewport"])
+            self.wait(1)
+            self.page.screenshot(path=str(EXTENSION / name))
 
     def until(self, event: str, condition: Callable[[], Any]) -> Any:
         """Wait for the condition while the window keeps running; return its value."""

@@ -33,7 +33,7 @@ class Interval:
 
 
 class Bootstrap:
-    """How often each file is drawn in each resample."""
+    """Resamples of packages and their files, as the number of times that each file was drawn."""
 
     def __init__(self, packages: Sequence[str], files: Sequence[str]) -> None:
         """`packages` and `files` of each example; two packages may have files of one name."""

@@ -1,4 +1,4 @@
-"""Fit the weights of `spd_lsp.completion.ranking`: how often candidates with some evidence are an exact match.
+"""Fit the weights of `spd_lsp.completion.ranking`: how often candidates with these features are an exact match.
 
 A logistic model by maximum likelihood. What it gains is measured by cross-validation: each package is judged by
 weights fitted to the others.
@@ -51,14 +51,14 @@ def read_candidates(records: Sequence[Record], label: str) -> Candidates:
 
 
 def _factors(score: float, match: tuple[int, int, int] | None) -> list[float]:
-    """What each weight is multiplied by, as in `calibrate`. [6]"""
+    """The features that the weights multiply, as in `calibrate`. -> [6]"""
     p = min(max(score, UNWRITTEN if match else MIN_PROBABILITY), 1 - MIN_PROBABILITY)
     of_match = [1.0, math.log(match[0]), Match(*match, files=1).agreement] if match else [0.0] * 3
     return [1.0, math.log(p), -math.log(1 - p), *of_match]
 
 
 def fit_logistic(x: F64, right: F64) -> F64:
-    """Maximise the likelihood by Newton's method."""
+    """Return the weights that maximise the likelihood, by Newton's method. -> [6]"""
 
     def objective(weights: F64) -> float:
         z = x @ weights
@@ -82,7 +82,7 @@ def _logistic(z: F64) -> F64:
 
 
 def cross_validated(candidates: Candidates) -> F64:
-    """The calibrated probability of each by weights from the other packages. [N]"""
+    """Return each candidate's probability by the weights fitted to the other packages. -> [N]"""
     predicted = np.empty(len(candidates.scores))
     for package in np.unique(candidates.package):
         own = candidates.package == package
@@ -92,7 +92,7 @@ def cross_validated(candidates: Candidates) -> F64:
 
 
 def describe_fit(label: str, candidates: Candidates) -> str:
-    """An arm's weights as `completion.ranking` writes them, and what they gain."""
+    """Return an arm's weights as `completion.ranking` spells them, and the losses before and after."""
     weights = ", ".join(f"{weight:.2f}" for weight in fit_logistic(candidates.factors, candidates.right))
     right = candidates.right
     errors, losses = [], []

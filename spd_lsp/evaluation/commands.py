@@ -1,4 +1,4 @@
-"""The commands `eval ...` and `bench`: how good completions are, and how fast. Slow imports are made late."""
+"""The commands `eval ...` and `bench`: quality and speed of completions. Slow imports are inside the functions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
     from spd_lsp.evaluation.quality.report import Results, quality_report
     from spd_lsp.evaluation.quality.run import measure, open_runner, refuse_leaks
 
-    # 1. Read what can be wrong before anything that takes long.
+    # 1. Check the input before anything slow.
     arms = parse_arms(_split(options["arms"]), _split(options["priors"]))
     packages = read_packages(repos)
     examples = sample_examples(packages, options["seed"], options["files"], options["language"])
@@ -94,11 +94,11 @@ def quality(repos: tuple[Path, ...], out: Path, **options: Any) -> None:
     examples = examples[: options["examples"]]
     trained_on = refuse_leaks(packages, options["model"])
 
-    # 2. Measure; a record is written as soon as it is there.
+    # 2. Measure, writing each record at once.
     runner = open_runner(
         Settings(**{name: options[name] for name in ("model", "device", "drafts", "max_tokens")}), print_status
     )
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is written holds pieces of the code
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)  # records contain code
     records = []
     with progress() as report, (out / "examples.jsonl").open("w", encoding="utf-8") as file:
         for number, record in enumerate(measure(runner, packages, examples, arms, typed=options["typed"]), 1):
@@ -187,7 +187,9 @@ def infilling(benchmark: Path, arms: str, limit: int | None, run_code: bool, **o
     if not is_confined():
         print_status("only limits hold here: what the model writes can reach files, processes and the network")
     tasks = read_tasks(benchmark)
-    drawn = random.Random(0).sample(range(len(tasks)), len(tasks))[:limit]  # more of them include fewer
+    drawn = random.Random(0).sample(range(len(tasks)), len(tasks))[
+        :limit
+    ]  # a larger limit includes the tasks of a smaller one
     tasks = [tasks[number] for number in sorted(drawn)]
     asked = parse_arms(_split(arms), ["none"])
     runner = open_runner(Settings(**options), print_status, context_tokens=WHOLE_PROGRAM)
@@ -260,7 +262,7 @@ def bench(
     if typing:
         from spd_lsp.evaluation.typing_speed import typing_report
 
-        # As everywhere here, the configuration file says nothing but where the tables are.
+        # Measurements use nothing of the configuration file but the folder of the tables.
         settings = Settings(data_dir=choices.settings.data_dir, model=model, device=device)
         click.echo(typing_report(typing, keys, settings))
         return

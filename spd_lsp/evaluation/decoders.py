@@ -1,8 +1,7 @@
 """All decoders by name: those of the product, the paper's with nucleus sampling, and their baselines.
 
-All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass those of the
-product, and what is superposed, read one position; beam search and samples one per unfinished draft, as rows of a
-batch.
+All have the signature of `superpose` and use the same n-grams, stop rule and ranking. A pass of the product's
+decoders reads one position. A pass of beam search or sampling reads one per unfinished draft, as rows of a batch.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class _DraftBatch:
         self.passes = self.positions = 0  # positions after the prompt
 
     def prefill(self) -> list[Draft]:
-        """Read the prompt, which is one row for all drafts. -> the first tokens, best first"""
+        """Read the prompt once for all drafts. -> drafts of one token, best first"""
         self.check()
         logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
@@ -53,7 +52,7 @@ class _DraftBatch:
         return list(expand(logits, [Draft((), 0.0)], request, self.settings))
 
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
-        """Read the last token of each draft. -> what continues each by its own logits, best first"""
+        """Read the last token of each draft. -> its continuations by its own logits, best first"""
         self.check()
         parents = [self.rows[draft.ids[:-1]] for draft in live]
         logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)  # [N, V]
@@ -63,13 +62,13 @@ class _DraftBatch:
         return [expand(row, [one], self.request, self.settings) for one, row in zip(live, logits, strict=True)]
 
     def result(self, best: list[Draft], every: Sequence[Draft], spare: Sequence[Draft] = ()) -> DecodingResult:
-        """The best drafts, and what all of them took."""
+        """Return the best drafts and the cost of all."""
         longest = max(len(draft.ids) for draft in every)
         return DecodingResult(best, self.passes, longest, rows=self.positions, spare=list(spare))
 
 
 def beam(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
-    """The k best drafts of beam search, best first, ranked as superposed drafts are."""
+    """Return the k best drafts of beam search, ranked like superposed drafts."""
     k, ranking = settings.drafts, settings.ranking
     batch = _DraftBatch(model, request, settings, check)
     live, ended = select_drafts(batch.prefill(), request, settings)
@@ -83,7 +82,7 @@ def beam(model: Model, request: DecodingRequest, settings: Settings, check: Chec
 
 
 def _nucleus(model: Model, request: DecodingRequest, settings: Settings, check: Check) -> DecodingResult:
-    """k samples, ranked by p_f; equal ones count once."""
+    """Draw k samples and rank the distinct ones by p_f."""
     batch, samples = sample(model, request, settings, check)
     once = {draft.ids: draft for draft in samples}.values()
     return batch.result(rank_drafts(once, settings.ranking, request.text_of)[: settings.drafts], samples)
@@ -92,7 +91,7 @@ def _nucleus(model: Model, request: DecodingRequest, settings: Settings, check: 
 def sample(
     model: Model, request: DecodingRequest, settings: Settings, check: Check
 ) -> tuple[_DraftBatch, list[Draft]]:
-    """k samples, equal ones as often as they were drawn; the prompt is the seed."""
+    """Draw k samples, seeded by the prompt; equal samples are kept."""
     batch = _DraftBatch(model, request, settings, check)
     rng = seeded(request.prompt)
     first = batch.prefill()
@@ -110,7 +109,7 @@ def sample(
 def _product_decoder(
     model: Model, start: DecodingRequest, settings: Settings, check: Check, **chosen: Any
 ) -> DecodingResult:
-    """The decoder that a user gets by these values of settings."""
+    """Return the decoder that these settings select in the product."""
     settings = replace(settings, **chosen)
     return decoder_for(model, settings)(model, start, settings, check)
 

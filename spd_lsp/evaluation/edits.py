@@ -1,8 +1,8 @@
-"""Next edits on git history: commits are made again, change by change, and what is then proposed is judged.
+"""Next edits on git history: replay commits change by change and judge the proposals after each change.
 
-In: repositories with git history. Out: precision, recall and silence. The files of a commit are open; their
-changes are made from top to bottom. Git only lists and prints stored objects, so that nothing that a repository's
-configuration names is run.
+In: repositories with git history. Out: precision, recall and silence. All files of a commit are open, and changes
+are made from top to bottom. Git only lists and prints stored objects, so that a repository's configuration cannot
+run programs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MAX_FILES = 9  # of a commit; more are changed by programs
 _MAX_BLOCK = 40  # lines that were replaced as one
 _MAX_STEPS = 80  # of a file; more were not made by hand
 _ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "none"}
-_COMMIT = "\0"  # begins what git lists of one
+_COMMIT = "\0"  # starts the list of a commit in git's output
 _GENERATED = re.compile(r"(?:^|/)(?:dist|build|vendor|node_modules)/|\.min\.")
 
 
 class _Hunk(NamedTuple):
-    """What is replaced at an offset of the text before."""
+    """A replacement, at an offset in the old text."""
 
     start: int
     old: str
@@ -46,15 +46,15 @@ _Step = tuple[_Hunk, ...]  # made at once: what changes within a line, or whole 
 
 @dataclass(slots=True)
 class _File:
-    """A file while it is changed."""
+    """A file with some of a commit's changes made."""
 
     name: str
     text: str
     steps: list[_Step]  # that are not made yet, from top to bottom
-    shift: int = 0  # of their offsets by those that are
+    shift: int = 0  # shift of later offsets by the changes made so far
 
     def after(self, hunks: Sequence[_Hunk]) -> str:
-        """The text with some changes of the next steps, too."""
+        """Return the text with some of the next changes made, too."""
         text = self.text
         for hunk in reversed(hunks):
             at = hunk.start + self.shift
@@ -62,7 +62,7 @@ class _File:
         return text
 
     def wants(self, start: int, changed: str) -> bool:
-        """Whether a text with one place changed has what the author made of that line, or some of it."""
+        """Whether a text with one proposal applied agrees with the author's version of that line."""
         for step in self.steps:
             at = step[0].start + self.shift
             if _line(self.text, at)[0] == _line(self.text, start)[0] and _is_within_line(step):
@@ -73,7 +73,7 @@ class _File:
 
 
 class Moment(NamedTuple):
-    """What was proposed after a change."""
+    """The proposals after one change, judged."""
 
     group: tuple[str, str]  # repository and file
     made: int  # changes like it, itself included; 0 after whole lines, blanks or brackets
@@ -82,7 +82,7 @@ class Moment(NamedTuple):
 
 
 def replay(repo: Path, most: int) -> Iterator[Moment]:
-    """The moments of the newest commits of a repository."""
+    """Replay the newest commits of a repository; return a moment for each change."""
     for files in _read_commits(repo, most):
         if len(files) > _MAX_FILES:
             continue
@@ -106,9 +106,9 @@ def replay(repo: Path, most: int) -> Iterator[Moment]:
 
 
 def _read_commits(repo: Path, most: int) -> Iterator[list[_File]]:
-    """The files that each commit changes as a person does, as they were before; newest first."""
+    """Yield, newest commit first, the old texts of the files that a person seems to have changed by hand."""
     listed = ("--raw", "--no-abbrev", "--no-renames", "--diff-filter=M", "--no-show-signature")
-    # Those that change no such file do not count.
+    # Commits without such a file do not count.
     paths = [f":(glob)**/*.{end}" for end, language in LANGUAGE_BY_EXTENSION.items() if language in _LANGUAGES]
     arguments = (f"--max-count={most}", "--no-merges", "--format=tformat:%x00", *listed, "--", *paths)
     for commit in _git(repo, "log", *arguments).decode("utf-8", "replace").split(_COMMIT)[1:]:
@@ -126,7 +126,7 @@ def _read_commits(repo: Path, most: int) -> Iterator[list[_File]]:
 
 
 def _git(repo: Path, *arguments: str) -> bytes:
-    """What git prints."""
+    """Return the output of a git command."""
     command = ["git", "-C", str(repo), "-c", "core.fsmonitor=false", "--no-pager", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=True, env={**os.environ, **_ENVIRONMENT})
@@ -136,7 +136,7 @@ def _git(repo: Path, *arguments: str) -> bytes:
 
 
 def _steps(before: str, after: str) -> Iterator[_Step]:
-    """The changes from top to bottom: those within a line at once; inserted and deleted lines one by one."""
+    """Return the changes from top to bottom: one for each changed line, inserted or deleted line."""
     olds, news = before.splitlines(keepends=True), after.splitlines(keepends=True)
     starts = [0]
     for line in olds:
@@ -174,13 +174,13 @@ def _is_within_line(hunks: Sequence[_Hunk]) -> bool:
 
 
 def _keys(step: _Step) -> set[tuple[str, str]]:
-    """What changes within lines that are alike share; nothing if only blanks or brackets change."""
+    """Return a key that similar changes within lines share; nothing if only blanks or brackets change."""
     hunks = [hunk for hunk in step if _is_within_line(step) and re.search(r"\w", hunk.old + hunk.new)]
     return {key for hunk in hunks for key in ((hunk.old, hunk.new), _general(hunk))}
 
 
 def _general(hunk: _Hunk) -> tuple[str, str]:
-    """A change without the words that it keeps."""
+    """Return a change without the words that it leaves as they are."""
     olds, news = tokenize(hunk.old), tokenize(hunk.new)
     words = dict.fromkeys(word for word in olds if word in news and word.isidentifier())
     kept = {word: f"\0{n}" for n, word in enumerate(words)}
@@ -188,13 +188,13 @@ def _general(hunk: _Hunk) -> tuple[str, str]:
 
 
 def _line(text: str, at: int) -> tuple[int, str]:
-    """Where the line of an offset starts, and the line."""
+    """Return the start of the line at an offset, and the line."""
     start = text.rfind("\n", 0, at) + 1
     return start, text[start : text.find("\n", start) % (len(text) + 1)]
 
 
 def describe_edits(repos: Sequence[Path], commits: int) -> Iterator[str]:
-    """What is measured on the newest commits of repositories, as lines with 95 % intervals."""
+    """Return the measurements on the newest commits of repositories, with 95 % intervals."""
     moments = [moment for repo in repos for moment in replay(repo, commits)]
     shares = {
         "first proposals right": [(one, one.right) for one in moments if one.right is not None],

@@ -1,4 +1,4 @@
-"""Beside llama.cpp's own server, with the same GGUF file and one thread: what answers cost, and which are exact.
+"""Comparison with llama.cpp's own server, same GGUF file, one thread: cost of answers, and how many are exact.
 
 llama.cpp's server is asked for lines of real files over HTTP, spd-lsp over stdio. Both read the same text. Run as
 a program, this is llama.cpp's server.
@@ -36,7 +36,7 @@ from spd_lsp.settings import Settings
 
 _STEPS = ("the first answer", "three answers there", "behind one more key")
 _Place = tuple[str, str, str, str]  # a document's URI, its text before and after the cursor, and the next key
-_Asks = Sequence[Callable[[], str]]  # of the steps at a place: each gives the first line of an answer
+_Asks = Sequence[Callable[[], str]]  # the steps at a place; each returns the first line of the answer
 _SECONDS = 300  # for an answer
 
 
@@ -58,7 +58,7 @@ def _start_llama(model: Path) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def _asks_of_llama(address: str, tokens: ModelTokenizer, budget: int, place: _Place) -> _Asks:
-    """As its plugins ask, or with the prompt of spd-lsp where llama.cpp does not know how the model fills."""
+    """Ask as llama.cpp's plugins do, or with our prompt for models whose infilling it does not know."""
     _, before, after, key = place
     seen = build_context(before + after, len(before), "python", budget, tokens.count, explicit=True)
     parts = tokens.fill_format.parts if tokens.fill_format else ("{before}",)
@@ -79,7 +79,7 @@ def _asks_of_llama(address: str, tokens: ModelTokenizer, budget: int, place: _Pl
 
 
 def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
-    """Open a file, and ask by hand, for three drafts each time; then type a key."""
+    """Open a file, request three drafts explicitly, then type a key and request again."""
     uri, before, after, key = place
     document = {"uri": uri, "languageId": "python", "version": 1, "text": before + after}
     for method in ("didClose", "didOpen"):
@@ -100,7 +100,7 @@ def _asks_of_editor(server: StdioServer, place: _Place) -> _Asks:
 
 
 def compare(repos: Sequence[Path], model: str, places: int, timed: int, report: ReportProgress) -> str:
-    """Ask at this many places, and take all steps at the first of them. -> a table"""
+    """Compare first answers at this many places, and all steps at the first of them. -> a table"""
     path = locate(model, print_status)
     if not is_gguf_model(path):
         raise UserError(f"llama.cpp's server needs a GGUF file, and {path} is none; name one with --model")

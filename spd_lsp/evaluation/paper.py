@@ -43,16 +43,16 @@ _TOKENS = 10  # of a draft
 _LONG = 30  # tokens of a draft that is reset
 _FACT = 4  # tokens that have to follow
 _SAMPLES = (1, 2, 4, 8)
-_STEPS = (1, 2, 3, 5, 10)  # of the timesteps, those that are shown
-_HELD_OUT = 6  # one file in so many holds passages
+_STEPS = (1, 2, 3, 5, 10)  # the timesteps in the table
+_HELD_OUT = 6  # one file in this many is held out
 _WEIGHT = 0.7  # of n-grams
 _TEMPERATURES = (1.0, 0.06)  # of the drafts' probabilities, which weight their tokens
 
 _PLAIN = Settings()
-_NUCLEUS = Settings(temperature=0.6, candidates=50)  # of the fewest that hold 0.9
+_NUCLEUS = Settings(temperature=0.6, candidates=50)  # of the smallest set that holds 0.9
 # Appendix B; 9 candidates in its code.
 PAPER = Settings(interpolation="paper", ranking="mean", temperature=0.06, alpha=0.54, candidates=9)
-_Method = tuple[str, Settings, bool]  # decoder, settings, and whether n-grams are asked
+_Method = tuple[str, Settings, bool]  # decoder, settings, whether n-grams are used
 _PERPLEXITY: dict[str, _Method] = {
     "nucleus": ("nucleus", _NUCLEUS, False),
     "greedy": ("greedy", _PLAIN, False),
@@ -90,7 +90,7 @@ _Measure = Callable[["Passage"], Mapping[str, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A position in a held-out file: the tokens before it, and those that really follow."""
+    """A position in a held-out file: the tokens before it and the tokens after it."""
 
     group: tuple[str, str]  # repository and file
     before: list[int]
@@ -99,7 +99,7 @@ class Passage:
 
 
 def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) -> list[Passage]:
-    """Draw passages evenly from held-out files, none of which overlap. `examples`: how many of each repository."""
+    """Draw passages evenly from held-out files, without overlap. `examples`: the number for each repository."""
     passages: list[Passage] = []
     for package in read_packages(repos):
         name, rng = package.name, np.random.default_rng([0, *package.name.encode()])
@@ -123,7 +123,7 @@ def read_passages(repos: Sequence[Path], tokens: ModelTokenizer, examples: int) 
 def paper_tables(
     engine: Engine, passages: Sequence[Passage], k: int, parts: Sequence[str], report: ReportProgress
 ) -> Iterator[str]:
-    """Yield the chosen tables of PARTS."""
+    """Yield the tables of the chosen PARTS."""
     ranks = [*(f"draft {rank + 1}" for rank in range(k)), "best"]
     perplexities = partial(_perplexities, engine, k)
 
@@ -157,7 +157,7 @@ def paper_tables(
 
 
 def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: int) -> list[tuple[int, ...]]:
-    """So many drafts of so many tokens, best first; of samples, which have no rank, all that were drawn."""
+    """Return drafts of a fixed length, best first; samples, which have no rank, as drawn."""
     decoder, settings, asks = method
     settings = replace(settings, drafts=k, max_tokens=tokens)
     mixture = adjusted(passage.mixture, settings) if asks else None
@@ -175,7 +175,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
 def _perplexities(
     engine: Engine, k: int, methods: Mapping[str, _Method], tokens: int, passage: Passage
 ) -> dict[str, Floats]:
-    """Of each draft by rank, and of the best. -> [K + 1]"""
+    """Return the perplexity of each draft by rank, and of the best. -> [K + 1]"""
     texts = {name: _drafts(engine, passage, method, k, tokens) for name, method in methods.items()}
     texts["the real text"] = [tuple(passage.after[:tokens])]
     found = {}
@@ -199,7 +199,7 @@ def nats(engine: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]])
 
 
 def _precisions(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
-    """Whether what follows is among the first 1 ... k drafts. -> [K]"""
+    """Whether the true continuation is among the first 1 ... k drafts. -> [K]"""
     fact = tuple(passage.after[:_FACT])
     found = {}
     for name, method in _PERPLEXITY.items():
@@ -209,7 +209,7 @@ def _precisions(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
 
 
 def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
-    """Whether what follows is among the drafts of n samples, each drafted once or k times. -> [len(_SAMPLES)]"""
+    """Whether the true continuation is among the drafts of n samples, 1 or k drafts each. -> [len(_SAMPLES)]"""
     fact = tuple(passage.after[:_FACT])
     most = _SAMPLES[-1]
     found = {}
@@ -222,10 +222,10 @@ def _coverage(engine: Engine, k: int, passage: Passage) -> dict[str, Floats]:
 
 
 def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau: float) -> Floats:
-    """Of each timestep: what the logits of the superposed run have in common with the weighted sum. -> [S, 3]
+    """Compare the logits of the superposed run with the weighted sum at each timestep. -> [S, 3]
 
-    Their cosine; for comparison that with the weighted sum of the step before; and the divergence from the drafts'
-    mixture, KL, in nats.
+    The columns are their cosine; for comparison, the cosine with the weighted sum of the step before; and the KL
+    divergence from the drafts' mixture, in nats.
     """
     # 1. Read the prompt once; the k likeliest tokens begin the beams, a row of a cache each.
     before = engine.prefill(prompt)  # [V]
@@ -241,7 +241,7 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
         beams = beams.select_rows(parents.tolist())
         own = engine.forward([([token], np.ones(1)) for token in last.tolist()], beams)  # [K, V]
 
-        # 3. Compare the one with the weighted sum of the others (equation 8).
+        # 3. Compare the first with the weighted sum of the others (equation 8).
         expected = gamma @ own
         p = gamma @ np.exp(log_softmax(own))
         kl = p @ (np.log(np.maximum(p, TINY)) - log_softmax(mixed))

@@ -1,7 +1,7 @@
-"""What a token of k drafts costs, by decoder, on one model in one run.
+"""The cost of a token of k drafts, by decoder, on one model in one run.
 
-Each decoder continues the same prompt, which is in the cache. Superposed and best-first drafts look up n-grams, of
-this package's own code; the others do not, and so are at their fastest.
+Each decoder continues the same prompt, which is in the cache. Superposed and best-first drafts look up n-grams of
+this package's own code. The others do without, which makes them as fast as they can be.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from spd_lsp.settings import Settings
 
 _PROMPT = 512  # tokens
 _TOKENS = 16  # of a draft
-_HISTORY = 16  # tokens before the drafts that n-grams can reach back to
+_HISTORY = 16  # tokens of the prompt that n-grams can see
 _WITH_NGRAMS = ("superposed", "best-first")
-_BATCHED = ("nucleus", "beam")  # from two drafts on: one row of theirs is greedy
-_CODE = Path(__file__).parents[1] / "completion"  # is continued, and counted
+_BATCHED = ("nucleus", "beam")  # from two drafts on: with one they are greedy
+_CODE = Path(__file__).parents[1] / "completion"  # text that is continued and counted
 
 _Key = tuple[str, int]  # a decoder's name and its number of drafts
 _Timing = tuple[float, int, int]  # milliseconds a token of all drafts, passes, positions read after the prompt
@@ -43,7 +43,7 @@ _Timing = tuple[float, int, int]  # milliseconds a token of all drafts, passes, 
 def run_rounds(
     model: str, device: str, ks: Sequence[int], repeat: int, report: ReportProgress
 ) -> dict[_Key, list[_Timing]]:
-    """Run every decoder once a round, in an order that changes, so that disturbances hit all alike."""
+    """Run every decoder once a round, in changing order, so that disturbances affect all alike."""
     folder = locate(model, print_status)
     tokens = ModelTokenizer(folder)
     engine = load(folder, device, print_status)
@@ -64,8 +64,8 @@ def run_rounds(
 
 
 def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: int) -> _Timing:
-    """Write k drafts of full length after a prompt that is in the cache."""
-    # On a CPU, other processes cannot take processor time; on a GPU the wall clock decides.
+    """Decode k drafts of full length after a cached prompt."""
+    # Processor time on a CPU, which other processes do not change; wall time on a GPU.
     clock = time.process_time if str(engine.device).startswith("cpu") else time.perf_counter
     mixture = ngrams if name in _WITH_NGRAMS else None
     start = DecodingRequest(prompt, lambda ids: False, prompt[-_HISTORY:], mixture)
@@ -76,7 +76,7 @@ def _run(engine: Engine, prompt: Sequence[int], ngrams: Mixture, name: str, k: i
 
 
 def speed_report(runs: dict[_Key, list[_Timing]], model: str) -> str:
-    """A row for each decoder and number of drafts; ratios are taken within rounds."""
+    """Return a row for each decoder and number of drafts, with ratios taken within rounds."""
     greedy = [ms for ms, _, _ in runs["greedy", 1]]
     rows = [["decoder", "drafts", "ms a token of all drafts", "times greedy", "passes", "rows"]]
     for (name, k), timings in runs.items():

@@ -1,7 +1,7 @@
-"""Someone types real code in VS Code, key by key in real time: how long answers take, and what a key costs.
+"""Typing real code as in VS Code, key by key in real time: the latency of answers and the cost of a key.
 
-In: files, of which the middle third is typed. Out: a table. VS Code asks 50 ms after a key. Enter and the
-indentation that editors add are one key. Nothing is accepted, so that the keys are the same whatever is shown.
+In: files, whose middle third is typed. Out: a table. VS Code sends a request 50 ms after a key. Enter and the
+indentation that editors add are one key. No completion is accepted, so the keys are the same for all settings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LINE_END = re.compile(r"\n[ \t]*")
 
 
 class StdioServer:
-    """A server in a process of its own, and an editor's end of its pipes."""
+    """A server in its own process, with an editor's end of its pipes."""
 
     def __init__(self, settings: Settings) -> None:
         folder = ["--data-dir", settings.data_dir] if settings.data_dir else []
@@ -61,7 +61,7 @@ class StdioServer:
         self.process.stdin.flush()
 
     def ask(self, method: str, params: Mapping[str, Any] | None, seconds: float) -> Mapping[str, Any] | None:
-        """Send a request, and return the answer if it comes in time."""
+        """Send a request and return its answer, None if that takes too long."""
         number = next(self._ids)
         self.send({"id": number, "method": method, "params": params})
         ends = time.monotonic() + seconds
@@ -75,7 +75,7 @@ class StdioServer:
         return None
 
     def start(self, **settings: object) -> None:
-        """Return once the model is loaded, with these settings; columns count characters."""
+        """Start the server with these settings and return once the model is loaded; columns count characters."""
         capabilities = {"general": {"positionEncodings": ["utf-32"]}}
         options = {"capabilities": capabilities, "initializationOptions": {"indexing": "off", **settings}}
         self.ask("initialize", options, 60)
@@ -91,7 +91,7 @@ class StdioServer:
 def _type(server: StdioServer, path: Path, keys: int) -> Iterator[tuple[float, bool]]:
     """Open a file without its middle third, and type that, at most this many keys.
 
-    Of each key: the seconds to its answer, nan if the next came before, and whether something was shown.
+    Returns for each key the seconds to its answer, nan if the next key came first, and whether anything was shown.
     """
     lines = path.read_text(encoding="utf-8").replace("\r\n", "\n").split("\n")
     third = max(1, len(lines) // 3)
@@ -114,7 +114,7 @@ def _type(server: StdioServer, path: Path, keys: int) -> Iterator[tuple[float, b
         pressed = time.monotonic()
         before, text = before + key, text[len(key) :]
 
-        # 2. Ask; take the answer if it comes before the next key.
+        # 2. Send a request; keep its answer if it arrives before the next key.
         pauses = chance.random() < 0.1 or text.startswith("\n")
         next_key = pressed + chance.uniform(*_PACE) + pauses * _PAUSE
         time.sleep(_ASKS_AFTER)
@@ -126,7 +126,7 @@ def _type(server: StdioServer, path: Path, keys: int) -> Iterator[tuple[float, b
 
 
 def position(before: str) -> dict[str, int]:
-    """The place behind a text."""
+    """The position at the end of a text."""
     lines = before.split("\n")
     return {"line": len(lines) - 1, "character": len(lines[-1])}
 
@@ -161,27 +161,27 @@ def typing_report(files: Sequence[Path], keys: int, settings: Settings) -> str:
 
 
 def processes_of(process: int) -> list[int]:
-    """A process and those that it started, and these; it alone where the system does not say."""
+    """Return a process and its descendants; only itself on systems that do not list them."""
     found = [process]
     for one in found:
-        for thread in Path("/proc").glob(f"{one}/task/*"):  # a process is listed with the thread that started it
+        for thread in Path("/proc").glob(f"{one}/task/*"):  # the children of each thread
             found += map(int, _read_proc(one, f"task/{thread.name}/children").split())
     return found
 
 
 def processor_seconds(processes: Iterable[int]) -> float:
-    """Processor time that processes have taken, 0 where the system does not say."""
+    """Return the processor time of processes in seconds, 0 on systems that do not report it."""
     stats = (_read_proc(process, "stat").rpartition(")")[2].split() for process in processes)
     return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(process: int, name: str) -> float:
-    """A process's memory in MiB: `VmRSS`, what is in memory, or `VmHWM`, the most that ever was."""
+    """Return a process's memory in MiB: `VmRSS`, the current size, or `VmHWM`, the peak."""
     return sum(map(int, re.findall(rf"{name}:\s*(\d+)", _read_proc(process, "status")))) / 1024
 
 
 def _read_proc(process: int, name: str) -> str:
-    """What Linux says of a process; an empty string elsewhere, and once it has ended."""
+    """Read a file of Linux about a process; empty elsewhere, and once the process has ended."""
     try:
         return Path(f"/proc/{process}/{name}").read_text(encoding="ascii")
     except OSError:

@@ -1,1 +1,1 @@
-"""The recipe that made the starter model, step by step: corpus, tokenizer, train, export, ngrams."""
+"""The recipe of the starter model, step by step: corpus, tokenizer, training, export."""

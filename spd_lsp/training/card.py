@@ -1,4 +1,4 @@
-"""The model card and NOTICE of a model of which training.json says how it was made."""
+"""The model card and NOTICE of a model, from its training.json."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Weights that were trained on:
 
 
 def card(facts: Mapping[str, Any]) -> str:
-    """The card of a model of which training.json says this; `remark` in its plan appears there."""
+    """Return the card of a model with this training.json, including the `remark` of its plan."""
     plan, progress = facts["plan"], facts["progress"]
     rows = []
     for language, packages in _used_sources(facts).items():
@@ -44,7 +44,7 @@ def card(facts: Mapping[str, Any]) -> str:
 
 
 def notice(facts: Mapping[str, Any]) -> str:
-    """The NOTICE of such a model."""
+    """Return the NOTICE of a model with this training.json."""
     lines = [_NOTICE_HEAD]
     for language, packages in sorted(_used_sources(facts).items()):
         lines.append(f"{language}:")

@@ -105,7 +105,7 @@ def _rest_of_bracket(text: str, rng: random.Random) -> tuple[int, int]:
 
 
 def _closes(text: str, opening: int) -> int:
-    """Where a bracket closes, 0 if that is far off. Brackets in strings count like others."""
+    """Return the offset at which a bracket closes, 0 if it is far away. Brackets in strings count, too."""
     depth = 0
     left, right = text[opening], _BRACKETS[text[opening]]
     for place in range(opening, min(len(text), opening + _MAX_BRACKET_LENGTH)):
@@ -144,7 +144,7 @@ _CUTS = {
 
 
 def strip_copyright(text: str) -> str:
-    """Remove copyright comments from the start of a text: they would be learnt again with every file."""
+    """Remove copyright comments from the start of a text, which the model would see in every file."""
     rest = text.lstrip()
     while (comment := _FIRST_COMMENT.match(rest)) and _COPYRIGHT.search(comment[0]):
         rest = text = rest[comment.end() :].lstrip("\n")
@@ -152,7 +152,7 @@ def strip_copyright(text: str) -> str:
 
 
 def file_document(path: str, text: str, tokenizer: Tokenizer) -> list[int]:
-    """Encode a file below its path, and its end: how a model reads the neighbours of a file."""
+    """Encode a file with its path above it and an end mark, as a neighbour of other files."""
     return [FILE_ID, *tokenizer.encode(f"{path}\n{text}").ids, END_ID]
 
 

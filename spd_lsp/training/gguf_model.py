@@ -22,7 +22,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from spd_lsp.training.rounding import round_to_four_bits
 from spd_lsp.training.tokenizer import END_ID
 
-_CUTS = "smollm"  # llama.cpp's word for this: digits stand alone, the rest is cut as GPT-2 does
+_CUTS = "smollm"  # llama.cpp's name: single digits, everything else split as in GPT-2
 _ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 _BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False)
 PRE_TOKENIZER = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(r"\p{N}"), "isolated"), _BYTE_LEVEL])
@@ -108,7 +108,7 @@ def write_gguf(model: LlamaForCausalLM, tokenizer: Tokenizer, name: str, path: P
         kind = GGMLQuantizationType.F32 if weight.ndim == 1 else GGMLQuantizationType.Q8_0
         if ".layers." in title and weight.ndim == 2:
             kind = GGMLQuantizationType.Q4_0
-            weight = round_to_four_bits(weight)  # so that gguf, which rounds otherwise, has nothing left to round
+            weight = round_to_four_bits(weight)  # gguf rounds differently and then finds nothing to round
         values = np.ascontiguousarray(_reorder(title, weight.numpy(), config, (2, -1)))
         writer.add_tensor(_stored_name(title, config), quantize(values, kind), raw_dtype=kind)
     writer.write_header_to_file()
@@ -125,7 +125,7 @@ def _stored_name(name: str, config: Any) -> str:
 
 
 def _reorder(name: str, values: F32, config: Any, parts: tuple[int, int]) -> F32:
-    """The weight with each head's rows split into these parts and transposed, if it is one that is rotated."""
+    """Return a query or key matrix with each head's rows split and transposed; any other weight as it is."""
     kind = name.split(".")[-2]
     if kind not in _ROTATED:
         return values

@@ -50,7 +50,7 @@ def make_base(work: Path, published: Path, *, size: int = _VOCABULARY, length: i
     kept = [embeddings.mean(dim=0) if name is None else embeddings[ids[name]] for name in origins]
     model.resize_token_embeddings(size, mean_resizing=False)
     model.model.embed_tokens.weight.data.copy_(torch.stack(kept))
-    model.config.max_position_embeddings = 2 * length  # it read longer texts before
+    model.config.max_position_embeddings = 2 * length  # the published model reads longer texts
     model.config.bos_token_id = model.config.eos_token_id = END_ID
     model.config.pad_token_id = PAD_ID
     model.save_pretrained(work / "start")
@@ -81,7 +81,7 @@ def make_starter(work: Path, out: Path) -> None:
     tokenizer = open_tokenizer(work / "tokenizer.json")
     out.mkdir(parents=True, exist_ok=True)
     write_gguf(model, tokenizer, _NAME, out / f"{_NAME}.gguf")
-    tokenizer.save(str(out / "tokenizer.json"), pretty=False)  # opens faster, and without llama.cpp
+    tokenizer.save(str(out / "tokenizer.json"), pretty=False)  # faster to open, without llama.cpp
     facts["plan"] |= json.loads((work / "rows.json").read_text(encoding="utf-8"))
     facts["progress"]["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     facts["sources"] = json.loads((work / "corpus" / "sources.json").read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def make_starter(work: Path, out: Path) -> None:
 
 
 def _needed(work: Path, name: str, step: str) -> Path:
-    """A file that an earlier step has written."""
+    """Return a file of an earlier step; raise UserError if that step has not run."""
     if not (work / name).exists():
         raise UserError(
             f"{work / name} does not exist; an earlier step writes it: "

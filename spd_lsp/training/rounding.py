@@ -1,9 +1,9 @@
-"""Compute with the weights as they will be stored, learn in float32: steps are too small for few bits.
+"""Compute with weights rounded as in the file, learn in float32: steps are too small for few bits.
 
 Passes run in bfloat16, with the matrices of the layers rounded to GGML's Q4_0: the model learns to do without
 the rest (straight-through estimation: the gradient of the rounded weight is that of the weight). A block of Q4_0
 is 32 weights, a float16 scale and four bits for each: weight = scale * (bits - 8). The scale makes the largest
-weight -8. Better scales can be searched, but weights that have learnt with these ones need none.
+weight -8. Better scales exist, but weights trained with this one do not need them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BLOCKS_AT_ONCE = 1 << 14  # they fit into the processor's cache
 
 
 def round_to_four_bits(values: Tensor) -> Tensor:
-    """What a matrix becomes, whose rows are multiples of 32 long."""
+    """Return a matrix [N, 32 M] rounded to four bits."""
     rounded = torch.empty_like(values)
     parts = (torch.split(matrix.view(-1, _BLOCK), _BLOCKS_AT_ONCE) for matrix in (rounded, values))
     for into, blocks in zip(*parts, strict=True):
@@ -30,7 +30,7 @@ def round_to_four_bits(values: Tensor) -> Tensor:
 
 
 class LowCopy:
-    """A copy of a model as it will be stored, for passes."""
+    """A copy of a model with rounded weights, for the passes."""
 
     def __init__(self, model: nn.Module) -> None:
         self.master = model

@@ -41,7 +41,7 @@ def select_files(corpus: Path, budget: int, seed: int) -> dict[str, list[list[Pa
         selected[language] = []
         for paths in packages:
             drawn = rng.sample(paths, len(paths))
-            before = accumulate((path.stat().st_size for path in drawn), initial=0)  # bytes until each file
+            before = accumulate((path.stat().st_size for path in drawn), initial=0)  # bytes before each file
             selected[language].append(
                 sorted(path for path, size in zip(drawn, before, strict=False) if size < cap)
             )

@@ -1,7 +1,7 @@
 """The starter's tokenizer: a published byte-level vocabulary, trimmed to the tokens that code needs.
 
 A token is made by one merge of two others, so a smaller vocabulary works if every kept token's parts are kept,
-down to the bytes. Then text is cut at the same joints as before, only finer.
+down to the bytes. Then text is split at the same places as before, and at more.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tokenizers import Tokenizer, pre_tokenizers
 
 Merge = tuple[str, str]
 
-SPECIAL = ("<|endoftext|>", "<|suffix|>", "<|prefix|>", "<file_sep>", "<|pad|>")  # their ids are their places
+SPECIAL = ("<|endoftext|>", "<|suffix|>", "<|prefix|>", "<file_sep>", "<|pad|>")  # their ids are their indices
 END_ID, SUFFIX_ID, PREFIX_ID, FILE_ID, PAD_ID = range(len(SPECIAL))
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """Open a saved tokenizer so that a special token's text inside source code stays ordinary text."""
+    """Open a saved tokenizer that reads special tokens in source code as ordinary text."""
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.encode_special_tokens = True
     return tokenizer
@@ -38,7 +38,7 @@ def count_tokens(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 def select_merges(merges: Sequence[Merge], counts: Mapping[str, int], size: int) -> list[Merge]:
     """The `size` merges that save the most tokens in a text with these counts, in their old order.
 
-    The rarest token that no other is made of goes first; where it stood, its two parts stand.
+    The rarest token that is part of no other is removed first; its two parts replace it.
     """
     uses = Counter(counts)
     parts = {left + right: (left, right) for left, right in merges}
@@ -47,7 +47,7 @@ def select_merges(merges: Sequence[Merge], counts: Mapping[str, int], size: int)
     heapq.heapify(heap)
     while len(parts) > size:
         count, token = heapq.heappop(heap)
-        if count < uses[token]:  # a token made of it went since
+        if count < uses[token]:  # a token made of it was removed since
             heapq.heappush(heap, (uses[token], token))
             continue
         for part in parts.pop(token):

@@ -26,12 +26,12 @@ from ngram_builders.errors import UserError
 from spd_lsp.training.rounding import LowCopy
 from spd_lsp.training.tokenizer import END_ID, PREFIX_ID
 
-_BETAS = (0.9, 0.98)  # few tokens a step: a longer memory than usual
-_STATE = "adamw"  # the names of the optimiser's tensors in a checkpoint begin with it
+_BETAS = (0.9, 0.98)  # longer memory than usual, as steps have few tokens
+_STATE = "adamw"  # prefix of the optimiser's tensors in a checkpoint
 _CLIP = 1.0  # of the gradient's norm
 _STEPS_A_CHECKPOINT = 40
-# The prefix has no end token, so each of its lines teaches the model that text continues. But a completion follows
-# the prefix, where every second line may be the last: a higher weight of the ends compensates for that.
+# The prefix has no end token, so all of its lines teach the model that text continues. But a completion follows
+# the prefix, and about every second one ends with its line: a higher weight of the ends compensates.
 _END_WEIGHT = 10.0
 
 
@@ -48,7 +48,7 @@ class TrainingPlan:
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a run: all that has to be stored beside the tensors."""
+    """The progress of a run, stored beside the tensors."""
 
     step: int = 0
     tokens: int = 0

@@ -1,10 +1,10 @@
-"""Run the program on standard input without trust: the child's side of `sandbox.py`. Run as a file, not imported.
+"""Run an untrusted program from standard input: the child process of `sandbox.py`. Run as a file, not imported.
 
     python -I -S confined.py CPU_SECONDS MEMORY_BYTES STATUS
 
-It exits with STATUS if the program came to its end, and with another status if not. Limits hold everywhere. Linux
-on x86-64 also refuses all system calls but those that it takes to compute and to read files: the program starts no
-process, opens no socket, sends no signal, writes no file.
+It exits with STATUS if the program ran to its end, and with another status if not. Limits apply on all systems. On
+Linux on x86-64 a filter also refuses all system calls beyond computing and reading files: the program can start no
+process, open no socket, send no signal and write no file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Program(ctypes.Structure):  # a filter as the kernel takes it
 
 
 def _refuse_calls() -> None:
-    """Have the kernel refuse all calls that are not allowed, and opening a file to write."""
+    """Install a filter that refuses all system calls not on the list, and opening files for writing."""
     code = [(_LOAD, 0, 0, _ARCHITECTURE), (_IF_EQUAL, 1, 0, _X86_64), (_RETURN, 0, 0, _REFUSE)]
     code.append((_LOAD, 0, 0, _CALL))
     for call in _ALLOWED.values():
@@ -52,7 +52,7 @@ def _refuse_calls() -> None:
         code += [(_IF_EQUAL, 0, 4, call), (_LOAD, 0, 0, flags), (_IF_ANY, 0, 1, _WRITES)]
         code += [(_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
     code.append((_RETURN, 0, 0, _REFUSE))
-    # Of an instruction: what to do, how many to skip if so and if not, and with what.
+    # An instruction: opcode, jumps if true and if false, operand.
     program = _Program(len(code), b"".join(struct.pack("HBBI", *instruction) for instruction in code))
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -72,7 +72,7 @@ def _main(cpu_seconds: str, memory_bytes: str, status: str) -> None:
         with suppress(OSError, ValueError):  # macOS has no limit of memory
             resource.setrlimit(kind, (most, most))
     source = sys.stdin.buffer.read()
-    if (sys.platform, platform.machine()) == ("linux", "x86_64"):  # whose calls' numbers are known
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):  # the only system whose call numbers are listed
         _refuse_calls()
     exec(compile(source, "program", "exec"), {"__name__": "__main__"})
     os._exit(int(status))

@@ -74,14 +74,14 @@ def read_tasks(path: Path) -> list[Task]:
 
 
 def fill_gap(runner: ArmRunner, task: Task, arms: Sequence[Arm]) -> Record:
-    """What each arm writes, in an order drawn for this task, and which of its drafts is first to pass."""
+    """Fill the gap with each arm, in an order drawn for this task, and find the first draft that passes."""
     request = runner.request(task.source, len(task.before), "python")
     runner.model.prefill(request.prompt.ids)
     verdicts: dict[str, bool] = {}  # a program is run once
     results = {}
     for arm in random.Random(task.name).sample(list(arms), len(arms)):
         written = runner.complete(arm, request, None)
-        solved_by = 0  # the place, from 1, of the first draft that passes the tests
+        solved_by = 0  # rank, from 1, of the first draft that passes the tests
         for place, draft in enumerate(written.drafts, 1):
             if draft not in verdicts:
                 verdicts[draft] = passes(task.program(draft))
@@ -94,7 +94,7 @@ def fill_gap(runner: ArmRunner, task: Task, arms: Sequence[Arm]) -> Record:
 
 
 def infilling_report(records: Sequence[Record], arms: Sequence[Arm], k: int) -> str:
-    """Compare arms: how many programs are right, and what their drafts cost."""
+    """Return a comparison of arms: the share of programs that pass, and the cost of their drafts."""
     groups = [(record["problem"], record["problem"]) for record in records]
     tries = sorted({1, k})
     rows = [["decoder", *(f"pass@{n}, %" for n in tries), "the solution, %", "passes", "rows", "CPU ms"]]

@@ -1,7 +1,7 @@
-"""Run programs that a model wrote, and say whether they come to their end.
+"""Run programs that a model wrote and report which of them run to their end.
 
-Each runs in a Python of its own: another process group in an empty folder, without environment, input or output,
-within limits of processor time, memory and time, ended as a group. `confined.py` is what the child does first.
+Each runs in its own Python: a process group in an empty folder, without environment, input or output, with limits
+on processor time, memory and time, and killed as a group. `confined.py` sets up the child.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ else:
 
 
 def passes(program: str, cpu_seconds: int = 5, seconds: float = 60.0) -> bool:
-    """Whether a program comes to its end, without an exception or an exit.
+    """Whether a program runs to its end without an exception or an exit.
 
-    Processor time decides: it does not depend on what else the machine does. `seconds` are for one that sleeps.
+    The limit is on processor time, which does not depend on other programs. `seconds` ends programs that sleep.
     """
     child = [sys.executable, "-I", "-S", str(_CHILD), str(cpu_seconds), str(_MEMORY)]
     with tempfile.TemporaryDirectory() as empty:
@@ -57,7 +57,7 @@ def passes(program: str, cpu_seconds: int = 5, seconds: float = 60.0) -> bool:
 
 
 def is_confined() -> bool:
-    """Whether more than limits holds here: programs reach no network, no process and no file to write.
+    """Whether programs are confined beyond limits here: no network, no other process, no writing.
 
     Raises UserError where no program can be run.
     """

@@ -1,4 +1,4 @@
-"""Arms: the decoders that are compared, each with its settings and what its n-grams know.
+"""Arms: the decoders to compare, each with its settings and its prior, the texts that its n-grams count.
 
 An arm is written DECODER[:SETTING=VALUE]...[@PRIOR], such as `superposed`, `beam:drafts=5@file` or
 `superposed:interpolation=paper:temperature=0.1@none`. Every arm completes as the product would, with the same
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?(e-?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ArmKind:
-    """A decoder with the settings that define it as an arm."""
+    """A decoder and the settings that define the arm."""
 
     decoder: str  # empty for none
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -49,8 +49,8 @@ ARM_KINDS: dict[str, ArmKind] = {
     "uncopied": ArmKind("superposed"),
     "best-first": ArmKind("best-first", as_product=True),
     "best-first-alone": ArmKind("best-first"),
-    "greedy": ArmKind("greedy", {"drafts": 1}),  # one draft, not the other ends it met on its way
-    "copy": ArmKind("", as_product=True),  # lines of the repository alone
+    "greedy": ArmKind("greedy", {"drafts": 1}),  # without the other finished drafts
+    "copy": ArmKind("", as_product=True),  # only lines of the repository
     "paper": ArmKind("superposed", _LLAMA_2),
 }
 
@@ -59,19 +59,19 @@ ARM_KINDS: dict[str, ArmKind] = {
 class Arm:
     """One decoder to compare."""
 
-    label: str  # as it is written, with its prior
+    label: str  # as the user wrote it, with its prior
     kind: str
     prior: str
     settings: Mapping[str, Any]
 
     @property
     def types_lines(self) -> bool:
-        """Whether lines are typed with it: that takes many completions, so only with what the product knows."""
+        """Whether typing is simulated with it: only with the product's priors, as that is slow."""
         return self.prior in ("file", "repository+file")
 
     @property
     def family(self) -> str:
-        """The label without the prior: arms of one family differ in nothing else."""
+        """The label without the prior. Arms of one family differ only in their priors."""
         return self.label.rpartition("@")[0]
 
 
@@ -119,21 +119,21 @@ class ArmRequest:
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
-    """What an arm offers, best first, and what it costs beyond reading the prompt."""
+    """An arm's completions, best first, and their cost beyond reading the prompt."""
 
     completions: list[Completion]
     passes: int  # the prompt's counted as one
     rows: int  # positions read after the prompt
     cpu_ms: float
-    candidates: Sequence[Completion]  # what the product chose from, as far as it can be code
+    candidates: Sequence[Completion]  # that the completions were chosen from
 
     @property
     def drafts(self) -> list[str]:
-        """The texts that are offered."""
+        """The texts of the completions."""
         return [one.text for one in self.completions]
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON has it; of a candidate its text, score, and its match's length, count and places."""
+        """Return a record for JSON; candidates as text, score, and their match's length, count and places."""
         evidence = [
             (one.text, one.score, (match.length, match.count, match.places) if (match := one.match) else None)
             for one in self.candidates
@@ -154,7 +154,7 @@ class ArmRunner:
     def request(
         self, source: str, cursor: int, language: str, shape: CompletionShape | None = "line"
     ) -> ArmRequest:
-        """Trim the context and build the prompt as for a request by hand, of its own shape if None."""
+        """Build context and prompt as for an explicit request; `shape` None: the product's choice."""
         budget = self.completer.context_budget
         context = build_context(source, cursor, language, budget, self.tokens.count, explicit=True)
         context = replace(context, shape=shape or context.shape)

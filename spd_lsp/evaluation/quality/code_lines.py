@@ -1,4 +1,4 @@
-"""Find the lines of a source text that a person would want completed, and which of their characters are code.
+"""Find the lines of a source text that a person would want completed, and classify their characters.
 
 Reads the syntax tree. All positions are in characters. Knows no files, tokens or models.
 """
@@ -57,7 +57,7 @@ def _kinds_of(text: str, language: Language) -> U8:
     """The kind of each character. -> [characters]"""
     source = np.frombuffer(text.encode("utf-8", "replace"), dtype=np.uint8)
     kinds = np.zeros(len(source), dtype=np.uint8)  # by bytes, as in the tree
-    with suppress(ParserBudgetExceeded):  # then all of it counts as code
+    with suppress(ParserBudgetExceeded):  # without a grammar, everything counts as code
         nodes = [parse(language, text).root_node]
         while nodes:
             node = nodes.pop()

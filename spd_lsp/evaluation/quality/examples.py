@@ -1,4 +1,4 @@
-"""Sample held-out examples from repositories: a cursor position, and what was written there.
+"""Sample held-out examples from repositories: a cursor position and the text that was written there.
 
 An example is a file's digest, a byte offset and a stratum, so that any model can be evaluated on the same ones.
 The same folders and seed give the same examples. Knows no models and no tokens.
@@ -26,10 +26,10 @@ from spd_lsp.evaluation.quality.code_lines import CODE, LEXEME, CodeLine, code_l
 LINE_START, AFTER_TRIGGER, MID_IDENTIFIER = STRATA = ("line start", "after trigger", "mid-identifier")
 PRIMARY = (LINE_START, AFTER_TRIGGER)
 _MAX_TARGET_TOKENS = 24
-_DEFAULT_FILES = 25  # of a package: more files say more than more examples of one file
-_FILE_CHARACTERS = range(200, 200_001)  # files of other sizes have no examples
+_DEFAULT_FILES = 25  # of a package; more files tell more than more examples of one file
+_FILE_CHARACTERS = range(200, 200_001)  # files of other sizes are skipped
 
-# What makes editors ask for completions: after some punctuation and keywords, with one blank behind them.
+# Where editors request completions: after some punctuation and keywords, and one blank behind them.
 _TRIGGER = re.compile(r"[.(\[]|(?<![=!<>])=(?!=) ?|, ?|\b(?:return|in|if)\b ?")
 _IDENTIFIER = re.compile(r"[^\W\d]\w{4,}")
 
@@ -68,7 +68,7 @@ class Example:
     stratum: str
     at: int  # the same position in characters
     line_start: int
-    line_end: int  # behind the line break
+    line_end: int  # after the line break
     target: str  # the rest of the line, without trailing white space
     line: str  # without surrounding white space
 
@@ -152,7 +152,7 @@ def _file_examples(file: PackageFile, rng: random.Random) -> Iterator[Example]:
 
 
 def _columns(line: CodeLine, stratum: str, rng: random.Random) -> list[int]:
-    """Behind the indentation, behind each trigger, or one to three characters into each name of five or more."""
+    """Return the columns after the indentation, after each trigger, or one to three characters into long names."""
     if stratum == LINE_START:
         return [line.indentation]
     if stratum == AFTER_TRIGGER:

@@ -1,7 +1,7 @@
-"""What n-grams know at an example, with everything removed that a person would not have there yet.
+"""N-grams for an example, without the text that a person would not have written yet.
 
-A package is sorted once; the file under test and its near duplicates are subtracted, which gives exactly the table
-of the other files. Knows ids and texts, no models.
+A package is sorted once. Subtracting the file under test and its near duplicates gives exactly the table of the
+other files. Knows ids and texts, no models.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 
 
 class PackageNgrams:
-    """The texts of a whole package."""
+    """The n-grams of a whole package."""
 
     def __init__(self, package: PackageFiles, tokens: ModelTokenizer) -> None:
         self.tokens = tokens
@@ -43,7 +43,7 @@ class PackageNgrams:
         self.files_with_line = Counter(line for lines in self.lines for line in lines)
 
     def without(self, file: PackageFile) -> HeldOutNgrams:
-        """What the other files know of this one."""
+        """Return the n-grams of all files but this one and its near duplicates."""
         return HeldOutNgrams(self, file, self.near_duplicates(file))
 
     def near_duplicates(self, file: PackageFile) -> list[int]:
@@ -57,7 +57,7 @@ class PackageNgrams:
 
 
 class HeldOutNgrams:
-    """What is known of one file without the file itself."""
+    """The n-grams of a package without one of its files."""
 
     def __init__(self, package: PackageNgrams, file: PackageFile, removed: Sequence[int]) -> None:
         """`removed`: the indices of the files that are not counted."""
@@ -71,7 +71,7 @@ class HeldOutNgrams:
 
     def mixtures(self, example: Example) -> dict[str, Mixture | None]:
         """The n-grams of each prior at an example."""
-        # The file without the example's line, in two pieces, as the server counts an open document.
+        # The file without the example's line, in two parts, as the server counts an open document.
         boundary = [self.package.tokens.end_of_text]
         before, after = self.package.encoder.around(self.encoded, example.line_start, example.line_end)
         around = [np.concatenate((boundary, before)), np.concatenate((after, boundary))]

@@ -14,7 +14,7 @@ from spd_lsp.evaluation.quality.examples import PRIMARY, STRATA
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN
 from spd_lsp.evaluation.tables import markdown_table, percent, points
 
-Record = dict[str, Any]  # of an example: what every arm wrote, as JSON has it
+Record = dict[str, Any]  # an example with the results of every arm, from JSON
 _Measure = Callable[[Record, str], tuple[float, float]]  # of a record and an arm's label: part and whole
 
 _METHOD = """\
@@ -29,10 +29,10 @@ Samplers draw once at each example."""
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one arm scores by one metric."""
+    """The score of one arm by one metric."""
 
     value: Interval
-    less: Mapping[str, Interval]  # by family: the paired difference from its arm with the same prior
+    less: Mapping[str, Interval]  # by family: the paired difference from that family's arm with the same prior
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Results:
     records: Sequence[Record]
     arms: Sequence[Arm]
     k: int
-    against: Sequence[str] = ("greedy",)  # the families that all arms are compared with
+    against: Sequence[str] = ("greedy",)  # families to compare all arms with
 
     def exact_matches(self, k: int, records: Sequence[Record]) -> dict[str, Score]:
         """How often one of the first k drafts of each arm is the target, character by character; by label."""
@@ -80,7 +80,7 @@ class Results:
 
 
 def quality_report(results: Results, facts: Mapping[str, Any]) -> str:
-    """All tables as Markdown, below what it takes to reproduce them."""
+    """Return how to reproduce the run, and all tables as Markdown."""
     method = _METHOD.format(max_tokens=facts["max_tokens"], resamples=f"{RESAMPLES:,}")
     listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
     parts = [f"# Decoders compared on {len(results.records):,} examples", listed, method]
@@ -103,7 +103,7 @@ def quality_report(results: Results, facts: Mapping[str, Any]) -> str:
 def _tables(
     results: Results, records: Sequence[Record], scores: Mapping[str, Mapping[str, Score]], *, is_primary: bool
 ) -> Iterator[str]:
-    """The scores of each arm; of the primary examples, by which arms are compared, also costs and differences."""
+    """Return the scores of each arm; for the primary examples also costs and paired differences."""
     labels = [arm.label for arm in results.arms]
     shown = {label: [percent(column[label].value) for column in scores.values()] for label in labels}
     if not is_primary:

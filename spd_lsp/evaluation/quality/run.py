@@ -1,7 +1,7 @@
-"""Run every arm on every example: packages and options go in, a record of each example comes out.
+"""Run every arm on every example. In: packages and options. Out: a record of each example.
 
-The prompt of an example is read once, untimed; then every arm finds its positions in the cache, in an order drawn
-for that example. So arms differ only in how they decode, and a slow stretch of the machine hits all of them alike.
+The prompt of an example is read once, untimed. Then the arms run in an order drawn for that example, all with the
+prompt in the cache. So arms differ only in decoding, and a busy machine slows all of them alike.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOWHERE = CompletionRequest("", 0, None, None, "", explicit=False)
 
 
 def open_runner(settings: Settings, tell: Callable[[str], None], context_tokens: int | None = None) -> ArmRunner:
-    """Load the model, which reads as much of a file as it was made for, or this much."""
+    """Load the model, with the context that it was made for, or of this many tokens."""
     folder = locate(settings.model, tell)
     made_for: dict[str, Any] = {**shipped_settings(settings.model, folder)}
     if context_tokens:
@@ -44,7 +44,7 @@ def open_runner(settings: Settings, tell: Callable[[str], None], context_tokens:
 
 
 def refuse_leaks(packages: Sequence[PackageFiles], model: str) -> str:
-    """Say what was compared; raise UserError for a package of a name in the model's training.json."""
+    """Return how leaks were excluded; raise UserError for a package named in the model's training.json."""
     folder = locate(model)
     record = companion_folder(folder) / "training.json"
     if not record.is_file():
@@ -69,7 +69,7 @@ def measure(
     *,
     typed: int = 0,
 ) -> Iterator[Record]:
-    """A record of each example; the lines of the first `typed` primary ones are also typed."""
+    """Yield a record of each example; typing is simulated for the first `typed` primary ones."""
     by_name = {package.name: package for package in packages}
     files = {(file.package, file.name): file for package in packages for file in package.files}
     ngrams_of = cache(lambda name: PackageNgrams(by_name[name], runner.tokens))
@@ -84,7 +84,7 @@ def measure(
 def _record(
     runner: ArmRunner, example: Example, ngrams: HeldOutNgrams, arms: Sequence[Arm], typing: Sequence[Arm]
 ) -> Record:
-    """What each arm writes at an example, and what typing its line takes with some of them."""
+    """Return each arm's completions at an example, and the keystrokes that its line takes with some arms."""
     file = ngrams.file
     mixtures = ngrams.mixtures(example)
 
@@ -132,7 +132,8 @@ def type_line(
     """Simulate a person who types a target at the start and accepts completions wherever that saves keystrokes.
 
     `complete` returns the completions after a prefix of the target, best first, of which `most` are shown. A
-    character costs 1, accepting 1, each step down the list 1. What is shown on the way is what the server shows.
+    character costs 1, accepting 1, each step down the list 1. What is shown between requests is what the
+    server would show.
     Example: target `abcd`, completions `x`, `abc` -> accept the second (2 keystrokes), then type `d`: 3 of 4.
     """
     written = keystrokes = requests = accepted = 0
@@ -169,9 +170,9 @@ def text_without_target(text: str, example: Example, written: str) -> str:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read what `eval quality --out FOLDER` measured; raise UserError if nothing was."""
+    """Return the records that `eval quality --out FOLDER` wrote; raise UserError if there are none."""
     path = folder / "examples.jsonl"
     if not path.exists():
         raise UserError(f"no results of `spd-lsp eval quality` in {folder}; name the folder of its --out")
-    with path.open(encoding="utf-8") as file:  # whose lines end where the writer's do, unlike `splitlines`
+    with path.open(encoding="utf-8") as file:  # `splitlines` would also split at other separators
         return [json.loads(line) for line in file]

@@ -1,1 +1,1 @@
-"""What the starter learns from: a list of packages goes in, folders of source files and a manifest come out."""
+"""The starter's training corpus. In: a list of packages. Out: folders of source files and a manifest."""

@@ -1,4 +1,4 @@
-"""Which files the corpus leaves out: by name, by text, and copies of files that it has.
+"""Files that the corpus leaves out: by name, by content, and near copies of others.
 
 A near copy is a file nine tenths of whose long lines first occurred in one other file. Lines are stored as hashes,
 with the first file that contained them, so a corpus of 250 MB takes about a minute and half a gigabyte.
@@ -39,7 +39,7 @@ _STRINGS = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 
 
 def is_skipped(name: str, content: bytes) -> bool:
-    """Whether a file is vendored, data, generated, compiled, large or no text."""
+    """Whether a file is vendored, data, generated, compiled, large or not text."""
     parts = PurePosixPath(name).parts
     if (_VENDORED | _DATA).intersection(parts) or not content.strip() or len(content) > _MAX_FILE_SIZE:
         return True

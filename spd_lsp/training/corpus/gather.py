@@ -75,5 +75,5 @@ def gather(listing: Path, archives: Path, corpus: Path) -> Iterator[Source]:
 
 
 def folder_name(requirement: str) -> str:
-    """Return the name of a package's folder. Example: that of `@trpc/server@11.4.3` is `trpc+server`."""
+    """Return the name of a package's folder. Example: `@trpc/server@11.4.3` -> `trpc+server`."""
     return re.split(r"=|(?<!^)@", requirement)[0].lstrip("@").replace("/", "+")

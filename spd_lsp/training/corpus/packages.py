@@ -1,6 +1,6 @@
-"""Packages by registry: a requirement goes in, a package's origin and its handwritten sources come out.
+"""Packages by registry. In: a requirement. Out: a package's origin and its handwritten sources.
 
-Nothing is built or run. The content of files is left to the filters. Debian states the licence of every file
+Nothing is built or run. Filtering by content happens elsewhere. Debian states the licence of every file
 (debian/copyright, https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/), so files without a
 permissive licence are skipped one by one; a package whose copyright file has another format yields nothing.
 """
@@ -29,7 +29,7 @@ from ngram_builders.errors import UserError
 
 Files = Iterable[tuple[str, bytes]]  # names with slashes, in a stable order
 
-STANDARD_LIBRARY = "python-stdlib"  # of the interpreter that runs this
+STANDARD_LIBRARY = "python-stdlib"  # of the running interpreter
 _PYTHON = "3.13"  # of the wheels that are fetched
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "any")
 
@@ -61,7 +61,7 @@ _RESTRICTIVE = re.compile(
     r"\b(A?GPL|LGPL|General Public|[EM]PL|CDDL|SSPL|Artistic|CC-BY|BUSL|Commons Clause|Proprietary|non-?free)",
     re.IGNORECASE,
 )
-_GRANTS = {  # how the licences that are often left unnamed begin
+_GRANTS = {  # the beginnings of licences that packages often do not name
     "Permission is hereby granted, free of charge": "MIT",
     "Redistribution and use in source and binary forms": "BSD",
 }
@@ -91,7 +91,7 @@ class Source:
 
 
 def _fetch_archive(command: Sequence[str], folder: Path, pattern: str) -> Path:
-    """The archive of a package in its folder; if there is none, the command fetches it."""
+    """Return the archive in a package's folder, running the command to fetch it if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     if not any(folder.glob(pattern)):
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
@@ -129,7 +129,7 @@ def open_wheel(requirement: str, archives: Path) -> tuple[Source, Files]:
         described = next(n for n in names if n.endswith(".dist-info/METADATA") and n.count("/") == 1)
         metadata = email.parser.Parser().parsestr(archive.read(described).decode("utf-8"))
         licence = licence_of(metadata)
-        for name in names:  # where the metadata names no licence, what the licence's file grants
+        for name in names:  # if the metadata names no licence, by the text of the licence file
             if not licence and ".dist-info/" in name and "LICEN" in name.upper():
                 text = " ".join(archive.read(name).decode("utf-8", "replace").split())
                 licence = next((granted for words, granted in _GRANTS.items() if words in text), "")
@@ -168,7 +168,7 @@ def open_npm(requirement: str, archives: Path) -> tuple[Source, Files]:
     wanted = (*_TYPESCRIPT, *_JAVASCRIPT, "package.json")
     contents = dict(_read_archive(archive, lambda name: name.endswith(wanted)))
     facts: dict[str, Any] = json.loads(contents.pop("package.json"))
-    stated = facts.get("license") or facts.get("licenses") or ""  # in the new form or one of the old ones
+    stated = facts.get("license") or facts.get("licenses") or ""  # the current form or an old one
     parts = stated if isinstance(stated, list) else [stated]
     licence = " OR ".join(str(part.get("type", "") if isinstance(part, dict) else part) for part in parts)
     source = Source.of(archive, facts["name"], facts["version"], licence, "typescript")

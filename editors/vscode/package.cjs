@@ -64,7 +64,7 @@ function thirdPartyNotices() {
   return `This extension contains the following libraries.\n\n${[...new Set(folders)].filter(Boolean).sort().map(notice).join(`\n${"-".repeat(80)}\n\n`)}`;
 }
 
-/** Where the sources are, if the clone knows: as CI names it, or the remote `origin`. */
+/** The repository's address, if known: from CI, or the remote `origin`. */
 function repository() {
   const { GITHUB_SERVER_URL: server, GITHUB_REPOSITORY: name } = process.env;
   const origin = spawnSync("git", ["remote", "get-url", "origin"], { cwd: __dirname, encoding: "utf8" }).stdout?.trim();
@@ -72,7 +72,7 @@ function repository() {
   return /^https:/.test(url) ? { repository: { type: "git", url }, bugs: { url: `${url.replace(/\.git$/, "")}/issues` } } : {};
 }
 
-/** The README with its picture in it: a relative link would be broken in VS Code. */
+/** The README with its picture embedded: VS Code does not resolve relative links. */
 function readme() {
   const inline = (all, name) => all.replace(name, `data:image/png;base64,${fs.readFileSync(path.join(__dirname, name), "base64")}`);
   return fs.readFileSync(path.join(__dirname, "README.md"), "utf8").replace(/!\[[^\]]*\]\(([\w.-]+\.png)\)/g, inline);
@@ -85,7 +85,7 @@ function stage(folder, archive) {
     delete manifest[name];
   }
   const texts = {
-    ".vscodeignore": "", // all that is here is wanted; vsce warns where nobody said so
+    ".vscodeignore": "", // pack everything here; vsce warns without this file
     "package.json": JSON.stringify({ ...manifest, ...repository() }, undefined, 2),
     "README.md": readme(),
     "ThirdPartyNotices.txt": thirdPartyNotices(),

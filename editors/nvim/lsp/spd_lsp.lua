@@ -21,14 +21,14 @@ return {
   root_markers = { ".git", "pyproject.toml", "package.json", "go.mod", "Cargo.toml" },
   capabilities = { experimental = { spdLonger = true } },
   handlers = {
-    -- A whole block is ready where its first line is shown as ghost text: ask for it again, as if by typing.
+    -- A whole block is ready whose first line is shown as ghost text: request it as typing would.
     ["spd-lsp/longer"] = function(_, params)
       if vim.uri_from_bufnr(0) == params.uri and vim.api.nvim_get_mode().mode == "i" then
         vim.api.nvim_exec_autocmds("CursorMovedI", { buffer = 0, modeline = false })
       end
     end,
   },
-  on_exit = server.on_exit, -- starts a server that crashed again
+  on_exit = server.on_exit, -- restarts a server that crashed
   get_language_id = function(_, filetype)
     return ({ cs = "csharp", sh = "shellscript", bash = "shellscript" })[filetype] or filetype
   end,

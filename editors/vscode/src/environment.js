@@ -1,4 +1,4 @@
-// The extension's own Python environment: installs the server that is packed with the extension, beside its settings.
+// The extension's own Python environment, in its storage folder; installs the server packed with the extension.
 "use strict";
 
 const { spawn } = require("node:child_process");
@@ -11,13 +11,13 @@ const { serverOf } = require("./program.js");
 const PYTHONS = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"];
 const IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))";
 const FINISHED = "finished"; // a file that marks a complete environment
-const PAUSE = 500; // milliseconds between two looks at another window's installation
+const PAUSE = 500; // milliseconds between checks of another window's installation
 
 function isFinished(folder) {
   return fs.existsSync(path.join(folder, FINISHED));
 }
 
-/** Create a file with this process' id, unless another process that still runs has done so; whether it was created. */
+/** Create a file with this process's id; return false if another running process holds it. */
 function takeLock(file) {
   try {
     fs.writeFileSync(file, String(process.pid), { flag: "wx" });
@@ -28,10 +28,10 @@ function takeLock(file) {
     }
   }
   try {
-    process.kill(Number(fs.readFileSync(file, "utf8")), 0); // an empty one is being written
+    process.kill(Number(fs.readFileSync(file, "utf8")), 0); // empty: it is being written
   } catch (error) {
     if (error.code !== "EPERM" && error.code !== "ENOENT") {
-      fs.rmSync(file, { force: true }); // it ended before it was done
+      fs.rmSync(file, { force: true }); // that process ended early
     }
   }
   return false;
@@ -47,12 +47,12 @@ class OwnEnvironment {
     this.log = log;
   }
 
-  /** Where the server is installed, that of another version of the extension until it is updated; or where it would be. */
+  /** The installed server, possibly of another version of the extension until it is updated, or its future path. */
   get location() {
     return [this.folder, ...this.others()].find(isFinished) ?? path.join(this.folder, "unfinished");
   }
 
-  /** Whether the user installed the server of another version of the extension only. */
+  /** Whether only another version of the server is installed. */
   get isOutdated() {
     return this.others().some(isFinished) && !isFinished(this.folder);
   }
@@ -81,7 +81,7 @@ class OwnEnvironment {
     }
   }
 
-  /** Install the server; what it takes is shown, and can be cancelled. `all`: what other models than the bundled one need. */
+  /** Install the server with visible progress; can be cancelled. `all`: with the packages that PyTorch models need. */
   async install({ all }) {
     const options = { location: vscode.ProgressLocation.Notification, title: "Installing spd-lsp", cancellable: true };
     await vscode.window.withProgress(options, async (progress, token) => {
@@ -92,7 +92,7 @@ class OwnEnvironment {
     });
   }
 
-  /** Run a task, unless another window does so; then wait until that has installed the server, or given up. */
+  /** Run a task, or if another window runs it already, wait until that window has succeeded or given up. */
   async alone(token, task) {
     const lock = path.join(this.storage, "installing");
     for (let waited = false; ; waited = true) {
@@ -129,7 +129,7 @@ class OwnEnvironment {
     return path.join(this.packed, fs.readdirSync(this.packed).find((name) => name.endsWith(".tar.gz")));
   }
 
-  /** Create the environment with the first Python that can, or with uv, which brings one. */
+  /** Create the environment with the first suitable Python, or with uv, which brings its own. */
   async create(token) {
     const tried = [];
     for (const python of PYTHONS) {
@@ -157,7 +157,7 @@ class OwnEnvironment {
     return this.run(command, () => {}).then(() => true, () => false);
   }
 
-  /** Run a program outside of the open folders; each line of its output is logged and shown. */
+  /** Run a program with a working folder outside the open folders; log and show each line of its output. */
   run(command, show, token) {
     const found = this.find(command);
     return new Promise((resolve, reject) => {

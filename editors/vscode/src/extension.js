@@ -18,7 +18,7 @@ const RESTARTING = ["spd-lsp.serverCommand", "spd-lsp.serverAddress"]; // settin
 
 let session;
 
-/** Whether the user's model needs more than the bundled one, as all do that are not GGUF files. */
+/** Whether the user's model needs PyTorch: all do that are not GGUF files. */
 function needsAll() {
   return !/^(starter|none|(ollama|hf):.*|.*\.gguf)$/i.test(userSetting("model") ?? "starter");
 }
@@ -50,7 +50,7 @@ async function activate(context) {
     }
   }
 
-  /** Install the server of this version; the one of an earlier version runs until then, and without a network. */
+  /** Install the server of this version; until then, or without a network, an earlier version runs. */
   async function update() {
     try {
       await environment.install({ all: needsAll() });
@@ -60,7 +60,7 @@ async function activate(context) {
     }
   }
 
-  /** Install what models in PyTorch need beside the server; whether that is the extension's to do. */
+  /** Install the packages that PyTorch models need; return false if the environment is not the extension's. */
   async function installAll() {
     const isOwn = environment.holds(session.program?.command);
     isOwn && (await environment.install({ all: true }));
@@ -95,13 +95,13 @@ async function activate(context) {
 
 function applyConfiguration(event) {
   if (RESTARTING.some((name) => event.affectsConfiguration(name))) {
-    setImmediate(() => session.restart()); // after the client has sent the change: once stopped, it would show an error
+    setImmediate(() => session.restart()); // after the client has sent the change: a stopped client would show an error
   } else if (event.affectsConfiguration(SECTION)) {
     session.sendSettings();
   }
 }
 
-/** Show why there is no server, with what may help. Not awaited: the user may fix the settings before answering. */
+/** Show why there is no server, with remedies. Not awaited: the user may fix the settings before answering. */
 async function offerHelp(error, install) {
   const offers = error instanceof NotInstalled ? ["Install", "Open settings"] : ["Open settings"];
   const choice = await vscode.window.showErrorMessage(`spd-lsp: ${error.message}`, ...offers);

@@ -1,15 +1,15 @@
-// The number of the draft that ghost text shows, such as `(1/3)`, at the end of its line. VS Code does not tell when ghost text
-// goes: it does so here when the cursor leaves what is typed of the draft, and with the key that hides it.
+// The number of the draft that ghost text shows, such as `(1/3)`, at the end of its line. VS Code does not
+// report when ghost text disappears: the number disappears when the cursor leaves the typed part, and on Escape.
 "use strict";
 
 const vscode = require("vscode");
 
 class Ghost {
   constructor() {
-    this.drafts = []; // `{ text, details }` of those that can be shown
-    this.shown = 0; // the number of the one that is
+    this.drafts = []; // `{ text, details }` of each draft
+    this.shown = 0; // index of the visible draft
     this.mark = vscode.window.createTextEditorDecorationType({
-      isWholeLine: true, // or it would stand before the ghost text
+      isWholeLine: true, // else it would precede the ghost text
       after: { color: new vscode.ThemeColor("editorGhostText.foreground"), margin: "0 0 0 1.5em" },
     });
     this.subscriptions = [
@@ -20,7 +20,7 @@ class Ghost {
     ];
   }
 
-  /** Note what an answer has VS Code show at a position. The draft that is shown stays if it is in it. */
+  /** Record the drafts of an answer at a position. The visible draft stays visible if it is among them. */
   show(document, start, drafts) {
     const editor = vscode.window.activeTextEditor;
     if (editor?.document === document && editor.selection.active.isEqual(start)) {
@@ -33,30 +33,30 @@ class Ghost {
     }
   }
 
-  /** Note that VS Code shows another draft. */
+  /** Record that VS Code shows another draft. */
   move(step) {
     const { length } = this.drafts;
     this.shown = length && (this.shown + step + length) % length;
     this.draw();
   }
 
-  /** The cursor has moved: the number stays while the user types along with the draft. */
+  /** Called when the cursor moves: the number stays while typed text agrees with the draft. */
   follow() {
     const isTyped = this.editor.document.version !== this.version && this.editor.selection.active.isAfter(this.start);
     isTyped && this.isLeft(this.drafts[this.shown]) ? this.draw() : this.clear();
   }
 
-  /** What was typed since the answer. */
+  /** The text typed since the answer. */
   get typed() {
     return this.editor.document.getText(new vscode.Range(this.start, this.editor.selection.active));
   }
 
-  /** Whether a draft says more than what was typed. */
+  /** Whether a draft continues the typed text. */
   isLeft(draft) {
     return draft?.text.startsWith(this.typed) && draft.text !== this.typed;
   }
 
-  /** What is left of the drafts, in the order of their numbers. */
+  /** The rest of each draft, in the order of their numbers. */
   left() {
     const drafts = this.drafts.filter((one) => this.isLeft(one));
     return drafts.map(({ text, details }) => ({ text: text.slice(this.typed.length), details }));

@@ -1,21 +1,21 @@
-// Tells once that a larger model than the bundled one would be quick enough on this machine. Knows status records.
+// Suggests a larger model, once, if this machine is fast enough for it. Reads status records.
 "use strict";
 
 const vscode = require("vscode");
 
 const TOLD = "toldOfLargerModels"; // on this machine
-const ENOUGH = 20; // completions after which the time of one is known
-const RATIO = 2.4; // so many times as long takes a model of 500 million parameters (HumanEval-Infilling, llama.cpp)
+const ENOUGH = 20; // completions before the mean time is reliable
+const RATIO = 2.4; // time of a model of 500 million parameters to the bundled one's (HumanEval-Infilling, llama.cpp)
 const PATIENCE = 500; // milliseconds
 const CHOOSE = "Choose the model";
 
 class LargerModel {
-  /** memory: of this machine. choose: lets the user choose a model. */
+  /** memory: state kept on this machine. choose: opens the list of models. */
   constructor(memory, choose) {
     Object.assign(this, { memory, choose, times: [] });
   }
 
-  /** Note a status record, and tell the user if enough of them say so. */
+  /** Record a status; suggest a larger model once enough completions were fast. */
   async note({ model, lastPasses, lastMilliseconds }) {
     if (model !== "starter" || !lastPasses || lastMilliseconds === this.times.at(-1) || this.memory.get(TOLD)) {
       return;

@@ -1,4 +1,4 @@
-// Where the server may be installed, likeliest place first. Knows nothing of VS Code.
+// Possible locations of the server, likeliest first. Knows nothing of VS Code.
 "use strict";
 
 const fs = require("node:fs");
@@ -9,7 +9,7 @@ const PYTHON = IS_WINDOWS ? "python" : "python3";
 const BIN = IS_WINDOWS ? "Scripts" : "bin";
 const PROGRAM = IS_WINDOWS ? "spd-lsp.exe" : "spd-lsp";
 
-/** Where README, uv and pipx put the program, and the environments of the tool spd-lsp; a desktop's PATH may lack them. */
+/** Folders in which README, uv and pipx install the program, which a desktop's PATH may lack. */
 function toolPrograms(env, home) {
   const data = env.XDG_DATA_HOME || path.join(home, ".local", "share");
   const bins = [env.UV_TOOL_BIN_DIR, env.PIPX_BIN_DIR, env.XDG_BIN_HOME, path.join(home, ".local", "bin")];
@@ -21,7 +21,7 @@ function toolPrograms(env, home) {
   return [...bins.filter(Boolean), ...inTools, readme].map((folder) => path.join(folder, PROGRAM));
 }
 
-/** The program in a virtual environment, or beside an interpreter. */
+/** The program's path in a virtual environment or beside an interpreter. */
 function programIn(environment) {
   return path.join(environment, BIN, PROGRAM);
 }

@@ -1,4 +1,4 @@
-// The commands of the extension, and the menu of them behind the status bar's item.
+// The extension's commands, and the menu that the status bar item opens.
 "use strict";
 
 const vscode = require("vscode");
@@ -10,12 +10,12 @@ const INDEX_FOLDER = "spd-lsp.indexFolder"; // commands of the server
 const EXCLUDE_FOLDER = "spd-lsp.excludeFolder";
 
 class Commands {
-  /** install: installs the server into the extension's environment. models: for choosing one. ghost, words: of the editor. */
+  /** install: installs the server into the extension's environment. models, ghost, words: see their files. */
   constructor(session, status, log, install, models, ghost, words) {
     Object.assign(this, { session, status, log, install, models, ghost, words });
   }
 
-  /** The command ids of the manifest, and what they do. */
+  /** The commands of the manifest, by id. */
   get handlers() {
     return {
       menu: () => this.openMenu(),
@@ -87,13 +87,13 @@ class Commands {
     return this.status.ask();
   }
 
-  /** Offer completions only when the user asks for them, or also while they type. */
+  /** Switch between completions on request and completions while typing. */
   switchAutomatic() {
     const settings = vscode.workspace.getConfiguration(SECTION);
     return settings.update("automatic", !settings.get("automatic", true), vscode.ConfigurationTarget.Global);
   }
 
-  /** List all drafts at the cursor, numbered as in ghost text; the chosen one is inserted. */
+  /** List all drafts at the cursor, numbered as in ghost text, and insert the chosen one. */
   async chooseDraft() {
     const editor = vscode.window.activeTextEditor;
     const shown = this.ghost.left();
@@ -107,7 +107,7 @@ class Commands {
     const [word] = /[\p{L}\p{N}_]*$/u.exec(editor.document.lineAt(active).text.slice(0, active.character));
     this.ghost.clear(); // the list takes the focus, and VS Code hides the ghost text
     const items = drafts.map(({ text, details }, index) => {
-      const [first, ...others] = (word + text).trim().replace(/\$\(/g, "\\$&").split("\n"); // no icons
+      const [first, ...others] = (word + text).trim().replace(/\$\(/g, "\\$&").split("\n"); // a literal $(...), not an icon
       return { label: `${index + 1}. ${first}`, description: details, detail: others.join(" \u23ce ") || undefined, text };
     });
     const chosen = await vscode.window.showQuickPick(items, { title: "spd-lsp: all drafts" });
@@ -120,7 +120,7 @@ class Commands {
     this.ghost.move(step);
   }
 
-  /** Turn completions off, or on again, for the language of the file that is being edited. */
+  /** Turn completions off or on for the language of the active file. */
   async switchLanguage() {
     const language = vscode.window.activeTextEditor?.document.languageId;
     if (language) {
@@ -130,7 +130,7 @@ class Commands {
     }
   }
 
-  /** Have the server do something with the folder that is being edited; the server shows the progress. */
+  /** Run a command of the server on the active file's folder; the server shows the progress. */
   async onFolder(command) {
     const folder = currentFolder();
     if (!folder) {
@@ -149,7 +149,7 @@ class Commands {
     vscode.window.showInformationMessage(`spd-lsp: ${whyNothing(this.status.known)}`);
   }
 
-  /** The result of a command of the server; a failure is shown. */
+  /** Run a command of the server; return its result, or show why it failed. */
   ask(command, ...args) {
     return this.answer(() => this.session.execute(command, ...args));
   }
@@ -168,13 +168,13 @@ class Commands {
   }
 }
 
-/** What VS Code calls a language. Example: `python` -> "Python". */
+/** VS Code's name of a language. Example: `python` -> "Python". */
 function nameOf(language) {
   const languages = vscode.extensions.all.flatMap(({ packageJSON }) => packageJSON.contributes?.languages ?? []);
   return languages.find(({ id, aliases }) => id === language && aliases?.length)?.aliases[0] ?? language;
 }
 
-/** Whether a person's name of a language is this id. */
+/** Whether a setting's entry names this language. */
 function isSame(name, language) {
   return name.toLowerCase() === language.toLowerCase();
 }
@@ -183,7 +183,7 @@ function disabledLanguages() {
   return vscode.workspace.getConfiguration(SECTION).get("disabledLanguages", []);
 }
 
-/** The workspace folder of the file that is being edited, or the first one. */
+/** The workspace folder of the active file, or the first one. */
 function currentFolder() {
   const document = vscode.window.activeTextEditor?.document;
   return (document && vscode.workspace.getWorkspaceFolder(document.uri)) ?? vscode.workspace.workspaceFolders?.[0];

@@ -1,5 +1,5 @@
-// Choosing another model: what the server's machine has and what suits it, fetched and tried before it is set. Until
-// then, and whatever fails, the model before it goes on. Knows the command `spd-lsp models`, not the protocol.
+// Choosing a model: those on the server's machine and those that suit it, downloaded and tested before it is set. Until
+// then, and after a failure, the old model stays. Uses the command `spd-lsp models`, not the protocol.
 "use strict";
 
 const { spawn } = require("node:child_process");
@@ -7,10 +7,10 @@ const vscode = require("vscode");
 const { SECTION, userSetting } = require("./settings.js");
 
 const SHARE = /: (\d+)%$/;
-const PATIENCE = 2_000; // milliseconds that a cancelled command may take to end
+const PATIENCE = 2_000; // milliseconds before a cancelled command is killed
 
 class Models {
-  /** installAll: installs what models in PyTorch need, if the server is the extension's own; whether it could. */
+  /** installAll: installs the packages of PyTorch models into the extension's environment; returns whether it could. */
   constructor(session, log, installAll) {
     Object.assign(this, { session, log, installAll });
   }
@@ -37,7 +37,7 @@ class Models {
     }
   }
 
-  /** What can be chosen; `pick` gives the value of the setting, once the model is there and has been tried. */
+  /** The entries of the list; `pick` returns the setting's value once the model is downloaded and tested. */
   async items(program) {
     const models = JSON.parse(await this.run(program, ["--json"]));
     const group = (label) => ({ label, kind: vscode.QuickPickItemKind.Separator });
@@ -64,7 +64,7 @@ class Models {
     return file && this.get(program, file.fsPath);
   }
 
-  /** Have the server's program fetch a model and try it; its name. Cancelled, or without packages, nothing. */
+  /** Download and test a model with the server's program; return its name, nothing if cancelled or without packages. */
   async get(program, name, install) {
     if (install && !(await this.addPackages(name, install))) {
       return undefined;
@@ -83,7 +83,7 @@ class Models {
     });
   }
 
-  /** Add the packages that a model needs; whether they are there now. */
+  /** Install the packages that a model needs; return whether they are installed. */
   async addPackages(name, command) {
     const [add, copy] = ["Install", "Copy the command"];
     const choice = await vscode.window.showWarningMessage(`spd-lsp: ${name} needs PyTorch, some 200 MB, on Linux with CUDA 2.8 GB.`, { modal: true, detail: command }, add, copy);
@@ -99,14 +99,14 @@ class Models {
     return true;
   }
 
-  /** What `spd-lsp models` prints; each line goes to `read`. A failure is its error message. */
+  /** Return the output of `spd-lsp models`, calling `read` with each line; reject with its error message. */
   run({ command, args, options }, more, read, token) {
     return new Promise((resolve, reject) => {
       const child = spawn(command, [...args, "models", ...more], { ...options, stdio: ["ignore", "pipe", "pipe"] });
       let patience;
       const cancel = token?.onCancellationRequested(() => {
         child.kill("SIGINT");
-        patience = setTimeout(() => child.kill(), PATIENCE); // where VS Code runs in a shell's background, it is ignored
+        patience = setTimeout(() => child.kill(), PATIENCE); // SIGINT is ignored if VS Code runs in a shell's background
       });
       let [printed, rest, errors] = ["", "", ""];
       child.stdout.setEncoding("utf8").on("data", (data) => {

@@ -1,5 +1,5 @@
-// Next edits: the places of a document where a change that was made twice is wanted, too.
-// They get a mark in the gutter; only keys move the cursor to one, apply it or dismiss it.
+// Next edits: the places of a document where a change that was made twice is probably wanted, too.
+// They are marked in the gutter; keys move the cursor to one, apply it or dismiss it.
 "use strict";
 
 const vscode = require("vscode");
@@ -27,7 +27,7 @@ class NextEdits {
     ];
   }
 
-  /** The command ids of the manifest, and what they do. */
+  /** The commands of the manifest, by id. */
   get handlers() {
     return {
       nextEdit: () => this.jump(),
@@ -63,7 +63,7 @@ class NextEdits {
     }
   }
 
-  /** What is dismissed for good: this text in a line like this. */
+  /** The key of a dismissed proposal: its text and its line. */
   key({ document, range: { start }, text }) {
     return [document.uri, document.lineAt(start.line).text, start.character, text].join("\n");
   }
@@ -84,7 +84,7 @@ class NextEdits {
     this.setContext();
   }
 
-  /** The place that the cursor touches. */
+  /** The proposal at the cursor. */
   get current() {
     const editor = vscode.window.activeTextEditor;
     const cursor = editor?.selection.active;
@@ -96,7 +96,7 @@ class NextEdits {
     vscode.commands.executeCommand("setContext", "spd-lsp.atNextEdit", this.current !== undefined);
   }
 
-  /** Move the cursor to the next place below it, or to the first one. */
+  /** Move the cursor to the next proposal below, or to the first one. */
   jump() {
     const editor = vscode.window.activeTextEditor;
     const here = this.found.filter(({ document }) => document === editor?.document);
@@ -108,7 +108,7 @@ class NextEdits {
     }
   }
 
-  /** Change the place that the cursor touches; one undo takes it back. */
+  /** Apply the proposal at the cursor, as one undo step. */
   apply() {
     const { current } = this;
     return current && vscode.window.activeTextEditor.edit((edit) => edit.replace(current.range, current.text));

@@ -1,5 +1,5 @@
-// Chooses the server's program by its full path, outside of the open folders: somebody else may have put a program
-// there. Knows nothing of VS Code: in go a command, an environment and the folders.
+// Finds the server's program by its full path, outside the open folders, which may contain a stranger's program.
+// Knows nothing of VS Code. In: a command, an environment and the folders.
 "use strict";
 
 const fs = require("node:fs");
@@ -8,7 +8,7 @@ const path = require("node:path");
 const EXTENSIONS = process.platform === "win32" ? [".exe", ""] : [""];
 const SEARCH_PATHS = ["PATH", "PYTHONPATH"];
 
-/** A path as written, and with all links resolved. */
+/** A path as written and with all links resolved. */
 function namesOf(file) {
   try {
     return [path.resolve(file), fs.realpathSync.native(file)];

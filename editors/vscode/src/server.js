@@ -1,4 +1,4 @@
-// Finds the installed language server, and checks the connection to one that is already running.
+// Finds the installed language server, or checks the connection to a running one.
 "use strict";
 
 const { execFile } = require("node:child_process");
@@ -19,8 +19,8 @@ function folderPaths() {
 }
 
 /**
- * How to run spd-lsp: the command from the settings, or else the first that works. `own` is the extension's environment,
- * `interpreters` those of the Python extension.
+ * Return how to run spd-lsp: by the command in the settings, else by the first that works. `own`: the extension's
+ * environment. `interpreters`: those of the Python extension.
  */
 async function findServer(own, interpreters, log) {
   const folders = folderPaths();

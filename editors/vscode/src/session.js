@@ -1,5 +1,5 @@
-// The running server: starts it, restarts it, and tries again for ever when it ends or cannot be reached. The client
-// library registers completions and ghost text by itself.
+// The running server: starts it, restarts it, and retries without giving up when it ends or cannot be reached. The
+// client library itself registers completions and ghost text.
 "use strict";
 
 const vscode = require("vscode");
@@ -10,42 +10,42 @@ const { SECTION, userSetting } = require("./settings.js");
 const DOCUMENTS = ["file", "untitled", "vscode-notebook-cell"].map((scheme) => ({ scheme }));
 const FIRST_PAUSE = 1_000; // milliseconds until the next attempt, doubled each time
 const LONGEST_PAUSE = 60_000;
-const STABLE = 60_000; // after so long the next attempt comes at once again
-// Tells the server that it may say when a longer ghost text is ready.
+const STABLE = 60_000; // after this long, the next restart is immediate again
+// Announces to the server that it may report when a longer ghost text is ready.
 const ASKS_AGAIN = {
   fillClientCapabilities: (capabilities) => (capabilities.experimental = { ...capabilities.experimental, spdLonger: true }),
   initialize: () => {},
   getState: () => ({ kind: "static" }),
   clear: () => {},
 };
-const TYPING = 1_000; // milliseconds in which VS Code asks after an edit
+const TYPING = 1_000; // milliseconds after an edit in which VS Code sends requests
 const STARTING = { kind: "starting", message: "the server is starting" };
 
 class Session {
-  /** environment: the extension's own; fail(error): called with each reason that is new. */
+  /** environment: the extension's own; fail(error): called with each new reason. */
   constructor(settings, environment, log, fail) {
     Object.assign(this, { settings, environment, log, fail });
     this.client = undefined;
-    this.program = undefined; // that was found last
+    this.program = undefined; // found last
     this.state = STARTING;
     this.pause = FIRST_PAUSE;
     this.timer = undefined;
     this.queue = Promise.resolve();
     this.lastFailure = "";
-    this.isGhostTextShown = false; // or was, before someone dismissed it
+    this.isGhostTextShown = false; // or was shown before it was dismissed
     this.isAskingAgain = false;
-    this.edited = { text: "", at: 0 }; // the document and its version that was edited last, and when
-    this.listed = ""; // the document and its version that a menu was asked for last
-    this.isSilent = false; // in the menu, while others are asked what they list
-    this.onRequest = () => {}; // for ghost text; called with document, position, and the menu's selected item if it is open
-    this.onGhostText = () => {}; // called with document, position, and the drafts that may be shown there while no menu is open
+    this.edited = { text: "", at: 0 }; // the last edited document with its version, and when
+    this.listed = ""; // the document and version of the last menu
+    this.isSilent = false; // offers nothing in the menu, while other extensions are asked
+    this.onRequest = () => {}; // on requests of ghost text: document, position, and the selected item of an open menu
+    this.onGhostText = () => {}; // on ghost text without a menu: document, position, and its drafts
   }
 
   get isRunning() {
     return this.client?.isRunning() ?? false;
   }
 
-  /** Stop the server if there is one, and start one. Queued: settings may change while a server starts. */
+  /** Restart the server. Queued: settings may change while a server starts. */
   restart() {
     this.pause = FIRST_PAUSE;
     this.lastFailure = "";
@@ -55,7 +55,7 @@ class Session {
   enqueue() {
     clearTimeout(this.timer);
     this.queue = this.queue.then(async () => {
-      this.state = STARTING; // already while the old server stops, which takes seconds if it hangs
+      this.state = STARTING; // set first: stopping takes seconds if the old server hangs
       await this.stop();
       await this.start();
     });
@@ -90,7 +90,7 @@ class Session {
       const lost = new Error(command[0] === "connect" ? `The connection to ${command[1]} was lost.` : "The server ended unexpectedly.");
       const startedAt = Date.now();
       const closed = (client) => {
-        reject(lost); // of no effect once it has started
+        reject(lost); // no effect after the start
         if (client === this.client && this.state.kind === "running") {
           this.client = undefined;
           Object.assign(this, Date.now() - startedAt > STABLE && { pause: FIRST_PAUSE, lastFailure: "" });
@@ -142,14 +142,14 @@ class Session {
     return client;
   }
 
-  /** Note that a document was edited; the log that VS Code shows is none. */
+  /** Record that a document was edited; VS Code's own log view is ignored. */
   noteEdit({ uri, version }) {
     if (DOCUMENTS.some(({ scheme }) => scheme === uri.scheme)) {
       this.edited = { text: `${uri} ${version}`, at: Date.now() };
     }
   }
 
-  /** Whether VS Code asks for a menu by itself, in a person's words: once, behind a word, right after it was edited. */
+  /** Whether VS Code requests the menu by itself: once, after a word, right after an edit. */
   isTyped(document, position) {
     const text = `${document.uri} ${document.version}`;
     const isFirst = this.listed !== text;
@@ -158,7 +158,7 @@ class Session {
     return isFirst && isAtWord && this.edited.text === text && Date.now() - this.edited.at < TYPING;
   }
 
-  /** Ask for ghost text again, as if by typing: a whole block is ready where its first line is shown. */
+  /** Request ghost text as typing would: a whole block is ready whose first line is shown. */
   async askAgain(uri) {
     if (this.isGhostTextShown && vscode.window.activeTextEditor?.document.uri.toString() === uri.toString()) {
       this.isAskingAgain = true;
@@ -167,7 +167,7 @@ class Session {
     }
   }
 
-  /** Note why there is no server, and start one after a pause. */
+  /** Report why there is no server, and start one after a pause. */
   tryAgain(error) {
     const seconds = Math.round(this.pause / 1000);
     this.state = { kind: "failed", message: `${error.message} Trying again in ${seconds} s.`, error };
@@ -186,7 +186,7 @@ class Session {
     }
   }
 
-  /** Send the user's settings, or that completions are paused. */
+  /** Send the user's settings, or the pause. */
   sendSettings() {
     if (this.isRunning) {
       this.client.sendNotification("spd-lsp/options", this.settings.options());
@@ -209,14 +209,14 @@ class Session {
     }
   }
 
-  /** The server's status record, for the document that is being edited. */
+  /** The server's status record for the active document. */
   status() {
     const document = vscode.window.activeTextEditor?.document;
     const textDocument = document && { uri: this.client.code2ProtocolConverter.asUri(document.uri) };
     return this.client.sendRequest("spd-lsp/status", { textDocument });
   }
 
-  /** What ghost text can be at a position of a document while no menu is open there. */
+  /** The ghost text at a position of a document without a menu. */
   async ghostTexts(document, position) {
     const { asTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
     const place = { textDocument: asTextDocumentIdentifier(document), position: asPosition(position) };
@@ -224,7 +224,7 @@ class Session {
     return (found?.items ?? []).map(({ insertText }) => insertText);
   }
 
-  /** What VS Code and other extensions list at a position of a document. */
+  /** The items of VS Code and other extensions at a position. */
   async othersItems({ uri }, position) {
     this.isSilent = true;
     try {
@@ -241,7 +241,7 @@ class Session {
     return this.client.sendRequest("spd-lsp/drafts", place);
   }
 
-  /** Where the change just made in an editor is wanted, too: at most so many places. */
+  /** At most this many places that probably need the change just made. */
   async nextEdits({ document, selection }, limit) {
     const { asVersionedTextDocumentIdentifier, asPosition } = this.client.code2ProtocolConverter;
     const place = { textDocument: asVersionedTextDocumentIdentifier(document), position: asPosition(selection.active) };
@@ -249,7 +249,7 @@ class Session {
     return (await this.client.sendRequest("textDocument/copilotInlineEdit", { ...place, context })).edits;
   }
 
-  /** Offer nothing while the user types for five minutes, or again. */
+  /** Turn completions while typing off for five minutes, or on again. */
   snooze() {
     return this.client.sendRequest("spd-lsp/snooze");
   }

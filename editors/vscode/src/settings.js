@@ -5,20 +5,20 @@
 const vscode = require("vscode");
 
 const SECTION = "spd-lsp";
-const EXTENSION_SETTINGS = ["serverCommand", "serverAddress", "trace.server"]; // all others are the server's
+const EXTENSION_SETTINGS = ["serverCommand", "serverAddress", "trace.server"]; // the server knows all others
 
-/** The value in the user's settings, whatever the open folder says. */
+/** The value in the user's settings, without those of the open folder. */
 function userSetting(key) {
   return vscode.workspace.getConfiguration(SECTION).inspect(key)?.globalValue;
 }
 
-/** Show settings; in a remote window that machine's, as the user's lack those of the machine, such as the model. */
+/** Show settings; in a remote window the machine's, which hold machine settings such as the model. */
 function openSettings(query) {
   const isRemote = vscode.env.remoteName !== undefined;
   return vscode.commands.executeCommand(`workbench.action.open${isRemote ? "Remote" : ""}Settings`, isRemote ? { query } : query);
 }
 
-/** The settings that go to the server: the user's as options, and what folders may change as configuration. */
+/** The server's settings: the user's as options, those that folders may change as configuration. */
 class ServerSettings {
   constructor({ contributes }) {
     const properties = Object.assign({}, ...contributes.configuration.map((section) => section.properties));
@@ -37,7 +37,7 @@ class ServerSettings {
     return (await next(params, token)).map((section) => section && this.ofFolder(section));
   }
 
-  /** What was set anywhere: with the defaults it would hide the server's configuration file. */
+  /** All values that were set; defaults would override the server's configuration file. */
   ofFolder(section) {
     const set = (key) => {
       const { globalValue, workspaceValue, workspaceFolderValue } = vscode.workspace.getConfiguration(SECTION).inspect(key) ?? {};

@@ -1,9 +1,9 @@
-// What the server's status record means: an icon, a text, and why nothing is suggested. Knows nothing of VS Code.
+// The server's status record as an icon, a text, and why nothing is suggested. Knows nothing of VS Code.
 "use strict";
 
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/** What the status bar shows: { icon, text, lines }. `record` is the server's, or undefined if it does not answer. */
+/** The status bar's { icon, text, lines }. `record`: the server's, undefined if it does not answer. */
 function summary({ session, record, paused }) {
   if (session.kind === "starting") {
     return { icon: "loading~spin", text: "spd", lines: [session.message] };
@@ -43,7 +43,7 @@ function state(record, paused) {
   return { icon: "list-selection", text: record.indexed === false ? "spd: not indexed" : "spd" };
 }
 
-/** All that is known, a line each. */
+/** The status in lines of text. */
 function details(record, paused) {
   const lines = [];
   const add = (isKnown, text) => isKnown && lines.push(text());

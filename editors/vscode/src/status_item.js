@@ -1,17 +1,17 @@
-// The item in the status bar: asks the server for its status while somebody can see it.
+// The status bar item: requests the server's status while the window is visible.
 "use strict";
 
 const vscode = require("vscode");
 const { summary } = require("./status.js");
 
 const INTERVAL = 1_000; // milliseconds between two requests
-const PATIENCE = 5_000; // until a server counts as hanging
+const PATIENCE = 5_000; // milliseconds until a server counts as hanging
 
 class StatusItem {
   constructor(session) {
     this.session = session;
     this.record = undefined; // the server's last answer
-    this.asking = undefined; // the request that is under way
+    this.asking = undefined; // the current request
     this.onRecord = async () => {}; // called with each answer of the server
     this.item = vscode.window.createStatusBarItem("status", vscode.StatusBarAlignment.Right);
     this.item.name = "spd-lsp";
@@ -21,19 +21,19 @@ class StatusItem {
     this.refresh();
   }
 
-  /** What is known: the session's state, the server's record, and whether completions are paused. */
+  /** The session's state, the server's record, and whether completions are paused. */
   get known() {
     const { session, record } = this;
     return { session: session.state, record, paused: session.settings.paused };
   }
 
-  /** Ask, unless that is under way or nobody can see the answer. */
+  /** Request the status, unless a request is running or the window is hidden. */
   refresh() {
     const isSeen = vscode.window.state.focused || !this.record || this.session.state.kind !== "running";
     return isSeen && !this.asking ? this.ask() : undefined;
   }
 
-  /** Show the server's answer to a request that is sent from now on. */
+  /** Request the status again and show it. */
   async ask() {
     await this.asking;
     const record = this.request().catch(() => undefined); // the server may be stopping

@@ -1,5 +1,5 @@
-// VS Code's list of words of the open files. While a list is open, there is ghost text only where it goes on with the list's
-// selected item, and Tab takes that. This finds where a list hides a draft, and turns off the one of mere words.
+// VS Code's list of words of the open files. While a list is open, VS Code shows only ghost text that continues the
+// selected item, and Tab takes that item. This detects hidden drafts, and turns off lists of mere words.
 "use strict";
 
 const vscode = require("vscode");
@@ -10,10 +10,10 @@ const MEND = "Show drafts instead of words";
 const IS_OFF = { "editor.wordBasedSuggestions": "off" };
 
 class Words {
-  /** memory: of this machine. languages: the ids of those that the server completes. */
+  /** memory: state kept on this machine. languages: the ids of languages that the server completes. */
   constructor(session, memory, languages) {
     Object.assign(this, { session, memory, languages });
-    this.last = undefined; // the last place of ghost text, and the list's item there
+    this.last = undefined; // the last place of ghost text, and the selected item there
   }
 
   /** Whether words are listed in a document that the server completes. */
@@ -22,7 +22,7 @@ class Words {
     return this.languages.includes(languageId) && vscode.workspace.getConfiguration("editor", document).get("wordBasedSuggestions") !== "off";
   }
 
-  /** Ghost text is wanted somewhere, and a list may be open there. */
+  /** Called when VS Code requests ghost text at a place, where a list may be open. */
   note(document, position, selected) {
     this.last = { document, position, selected };
     clearTimeout(this.timer);
@@ -31,7 +31,7 @@ class Words {
     }
   }
 
-  /** Tell about the list of words where it hides a draft, once. */
+  /** Tell the user, once, that the list of words hides a draft. */
   async tell() {
     const hidden = await this.hiding();
     if (hidden?.isWord && !this.memory.get(TOLD)) {
@@ -40,7 +40,7 @@ class Words {
     }
   }
 
-  /** The list's item that hides drafts at the cursor, if one does: `{ text, isWord }`. */
+  /** The item that hides drafts at the cursor, if any: `{ text, isWord }`. */
   async hiding() {
     const { document, position, selected } = this.last ?? {};
     const editor = vscode.window.activeTextEditor;
@@ -65,7 +65,7 @@ class Words {
     return choice && this.turnOff();
   }
 
-  /** List no words in the languages that the server completes: one entry in the user's settings. */
+  /** Turn lists of words off for the languages that the server completes, by one entry in the user's settings. */
   turnOff() {
     const languages = this.languages.map((language) => `[${language}]`).join("");
     return vscode.workspace.getConfiguration().update(languages, IS_OFF, vscode.ConfigurationTarget.Global);

@@ -1,4 +1,4 @@
--- All drafts at the cursor in a list, of which one is inserted.
+-- A list of all drafts at the cursor; the chosen one is inserted.
 
 local server = require("spd_lsp.server")
 
@@ -28,8 +28,8 @@ local function choose(client, notify, leave)
   end)
 end
 
---- List the drafts at the cursor; in normal mode at the last character of a line, those behind it. Who chooses none is
---- in the mode and at the place where they were.
+--- List the drafts at the cursor; in normal mode on the last character of a line, those after it. If none is chosen,
+--- mode and cursor are restored.
 function M.show(client, notify)
   local leave = function() end
   if vim.fn.mode() == "n" then
@@ -38,7 +38,7 @@ function M.show(client, notify)
       local function go_back()
         pcall(vim.api.nvim_win_set_cursor, window, place)
       end
-      -- Leaving INSERT moves the cursor, some time after it is asked for.
+      -- Leaving INSERT moves the cursor, with a delay.
       vim.api.nvim_create_autocmd("InsertLeave", { once = true, callback = vim.schedule_wrap(go_back) })
       vim.cmd("stopinsert")
     end

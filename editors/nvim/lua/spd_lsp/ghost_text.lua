@@ -6,7 +6,7 @@ M.keys = { accept = "<Tab>", accept_word = "<M-Right>", next = "<M-]>", previous
 
 local WORD = { "^%s*[%w_]+", "^%s*[^%w_%s]+" }
 
--- What of a draft is not in the buffer yet, and where the draft begins; nil if something else was typed there.
+-- Return the rest of a draft that is not typed yet, and where the draft begins; nil if other text was typed.
 local function remaining(item)
   local row, column = unpack(vim.api.nvim_win_get_cursor(0))
   local line = vim.api.nvim_get_current_line()
@@ -20,14 +20,14 @@ local function remaining(item)
   end
 end
 
---- Insert a text, and move behind it.
+--- Insert a text and put the cursor after it.
 function M.insert(text, row, column)
   local lines = vim.split(text, "\n")
   vim.api.nvim_buf_set_text(0, row - 1, column, row - 1, column, lines)
   vim.api.nvim_win_set_cursor(0, { row + #lines - 1, (#lines == 1 and column or 0) + #lines[#lines] })
 end
 
--- Insert a part of the draft that is shown; whether there is one.
+-- Insert a part of the visible draft; return whether there is one.
 local function accept(part)
   return vim.lsp.inline_completion.get({
     on_accept = function(item)
@@ -42,14 +42,14 @@ local function accept(part)
   })
 end
 
---- Insert the draft that is shown; whether there is one.
+--- Insert the visible draft; return whether there is one.
 function M.accept()
   return accept(function(text)
     return text
   end)
 end
 
---- Insert the next word of the draft that is shown; whether there is one.
+--- Insert the next word of the visible draft; return whether there is one.
 function M.accept_word()
   return accept(function(text)
     return text:match(WORD[1]) or text:match(WORD[2]) or text
@@ -62,7 +62,7 @@ local function is_shown()
   return #vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { limit = 1 }) > 0
 end
 
--- Show the number of the draft behind it, such as (1/3), unless there is no choice.
+-- Show the number of the draft after it, such as (1/3), if there is more than one.
 local function show_number()
   vim.lsp.inline_completion.select({ count = 0 })
   for _, mark in ipairs(vim.api.nvim_buf_get_extmarks(0, marks, 0, -1, { details = true })) do
@@ -76,7 +76,7 @@ local function show_number()
   end
 end
 
--- An answer of a client is about to be shown.
+-- Called before Neovim shows a client's answer.
 local function on_answer(event)
   local request, client = event.data.request, vim.lsp.get_client_by_id(event.data.client_id)
   local is_ours = client and client.name == "spd_lsp"
@@ -89,7 +89,7 @@ local function on_answer(event)
   end
 end
 
---- Show another draft; whether there is one.
+--- Show another draft; return whether there is one.
 function M.select(count)
   vim.lsp.inline_completion.select({ count = count })
   return is_shown()
@@ -112,7 +112,7 @@ function M.number()
   vim.api.nvim_create_autocmd("LspRequest", { group = group, callback = on_answer })
 end
 
---- Show ghost text of our server, and map its keys; where there is none, a key does what it did before.
+--- Show our server's ghost text and map its keys; without ghost text, a key keeps its former effect.
 function M.enable(keys)
   for action, key in pairs(vim.tbl_extend("force", M.keys, keys or {})) do
     if key then

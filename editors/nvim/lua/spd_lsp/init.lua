@@ -7,7 +7,7 @@ local M = {}
 
 local here = vim.fn.fnamemodify(debug.getinfo(1, "S").source:sub(2), ":p:h:h:h")
 
--- Before Neovim 0.11: the id of a folder's client, which is started if necessary.
+-- Before Neovim 0.11: return the id of a folder's client, starting it if necessary.
 local function client_for(root, config, clients)
   local running = clients[root] and vim.lsp.get_client_by_id(clients[root])
   if not running then
@@ -30,7 +30,7 @@ end
 local function enable(config)
   local clients = {}
   config.root_markers = nil
-  config.capabilities = nil -- there they would replace the others
+  config.capabilities = nil -- these versions would replace all other capabilities
   vim.api.nvim_create_autocmd("FileType", {
     pattern = config.filetypes,
     callback = function(event)
@@ -47,8 +47,8 @@ local function enable(config)
   server.attach_all()
 end
 
---- Start spd-lsp for every buffer of its filetypes. `options` override fields of lsp/spd_lsp.lua, besides
---- `keys`: those of the ghost text (Neovim 0.12), or false.
+--- Start spd-lsp for every buffer of its filetypes. `options` override fields of lsp/spd_lsp.lua;
+--- `keys` maps those of the ghost text (Neovim 0.12), or is false.
 function M.setup(options)
   options = vim.tbl_extend("force", {}, options or {})
   local keys = options.keys

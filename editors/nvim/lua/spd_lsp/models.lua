@@ -1,10 +1,10 @@
--- Another model: what is on the server's machine and what suits it, fetched and tried before the server uses it.
+-- Choosing a model: those on the server's machine and those that suit it, downloaded and tested before use.
 
 local server = require("spd_lsp.server")
 
 local M = {}
 
--- Run `spd-lsp models` with arguments; `each` gets its lines as they come, `done` all of them, or nil and the reason.
+-- Run `spd-lsp models` with arguments; `each` is called with each line, `done` with all of them, or nil and the reason.
 local function run(program, arguments, each, done)
   local lines, errors = { "" }, {}
   local command = vim.list_extend(vim.list_extend(vim.deepcopy(program), { "models" }), arguments)
@@ -28,12 +28,12 @@ local function run(program, arguments, each, done)
   })
 end
 
--- Have the server use a model until Neovim ends.
+-- Use a model until Neovim ends.
 local function use(client, model, notify)
   local options = vim.tbl_extend("force", client.config.init_options or {}, { model = model })
   client.config.init_options = options
   if vim.fn.has("nvim-0.11") == 1 then
-    vim.lsp.config("spd_lsp", { init_options = options }) -- for a server that is started again
+    vim.lsp.config("spd_lsp", { init_options = options }) -- for servers that start later
     client:notify("spd-lsp/options", options)
   else
     client.notify("spd-lsp/options", options)
@@ -65,7 +65,7 @@ local function describe(model)
   return ("%s (%s%s)"):format(model.name, kind, size)
 end
 
---- List the models; the chosen one is fetched if necessary, and used. `name`: of one that is not asked for.
+--- List the models, download the chosen one if necessary, and use it. `name` chooses without a list.
 function M.choose(client, name, notify)
   local command = client.config.cmd
   if type(command) ~= "table" or command[#command] ~= "serve" then

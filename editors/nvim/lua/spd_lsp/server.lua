@@ -1,8 +1,8 @@
--- The server's process: whether it is installed, starting it again after a crash, and requests to it.
+-- The server's process: finding it, restarting it after a crash, and requests to it.
 
 local M = {}
 
-local FIRST_DELAY, LONGEST_DELAY = 1000, 60000 -- milliseconds before it is started again
+local FIRST_DELAY, LONGEST_DELAY = 1000, 60000 -- milliseconds before a restart
 local told, delay, restarted_at = {}, FIRST_DELAY, nil
 
 --- Show a message, once.
@@ -15,7 +15,7 @@ local function tell(text, level)
   end
 end
 
---- Whether a command's program is installed; the user is told if not.
+--- Return whether a command's program is installed; if not, tell the user.
 function M.is_installed(cmd)
   if type(cmd) ~= "table" or vim.fn.executable(cmd[1]) == 1 then
     return true
@@ -28,7 +28,7 @@ function M.is_installed(cmd)
   return false
 end
 
---- The server's program: on the PATH, or where the README puts it.
+--- Return the server's program: on the PATH, or where the README installs it.
 function M.program(name)
   local readme = vim.fn.expand("~/.venvs/spd-lsp/bin/" .. name)
   return vim.fn.executable(name) == 0 and vim.fn.executable(readme) == 1 and readme or name
@@ -46,8 +46,8 @@ function M.send_cursor(buffer)
   end
 end
 
---- Follow the cursor, and have the user told when a file is opened and the server is not installed: Neovim 0.11 and
---- later only log it.
+--- Report cursor moves to the server. When a file is opened and the server is not installed, tell the user: Neovim
+--- 0.11 and later only log it.
 function M.watch()
   local group = vim.api.nvim_create_augroup("spd_lsp", {})
   vim.api.nvim_create_autocmd({ "LspAttach", "BufEnter", "CursorMoved" }, {
@@ -80,7 +80,7 @@ function M.attach_all()
   vim.lsp.enable("spd_lsp")
 end
 
---- After a crash: start the server again, after a pause that doubles each time, for ever.
+--- Restart the server after a crash, each time after twice the pause, without giving up.
 function M.on_exit(code, signal)
   vim.schedule(function()
     if vim.v.exiting ~= vim.NIL or not is_enabled() or (code == 0 and signal == 0) then
@@ -95,7 +95,7 @@ function M.on_exit(code, signal)
   end)
 end
 
---- The running servers, that of the current buffer first.
+--- Return the running servers, the current buffer's first.
 function M.clients()
   local get = vim.lsp.get_clients or vim.lsp.get_active_clients
   local found = {}

@@ -1,4 +1,4 @@
--- What :SpdStatus and :checkhealth say about the running server.
+-- The server's status, as :SpdStatus and :checkhealth show it.
 
 local server = require("spd_lsp.server")
 
@@ -8,7 +8,7 @@ local function percent(share)
   return ("%d %%"):format(math.floor(100 * share + 0.5))
 end
 
---- The server's status record as lines of text.
+--- Return the server's status record as lines of text.
 function M.describe(status)
   local lines = { ("%s (%s)"):format(status.message, status.kind) }
   local function add(text, ...)
@@ -46,7 +46,7 @@ function M.describe(status)
   return lines
 end
 
---- Request a client's status, by default with that of the current buffer; `show` gets it, or nil and an error.
+--- Request a client's status, by default with that of the current buffer; `show` is called with it, or with nil and an error.
 function M.request(client, show, params)
   params = params or { textDocument = { uri = vim.uri_from_bufnr(0) } }
   server.request(client, "spd-lsp/status", params, function(error, status)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import spd_lsp
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
 # Tests complete with a small model that does not change when the bundled one does; child processes do, too.

@@ -17,7 +17,7 @@ from spd_lsp.completion import ranking
 from spd_lsp.completion.completer import Completer as Pipeline
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
 
 _UNNAMED = "untitled:spd_lsp"  # a text that is no file

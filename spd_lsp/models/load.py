@@ -8,7 +8,7 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.hub import VOCABULARY, is_gguf_model, starter_folder
+from spd_lsp.models.hub import VOCABULARY, is_gguf_model, starter_folder
 from spd_lsp.models.no_model import NoModel
 from spd_lsp.models.vocabulary import JsonVocabulary, Vocabulary
 

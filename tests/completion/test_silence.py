@@ -7,7 +7,7 @@ import pytest
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import build_context
 from spd_lsp.decoding.superposed import DecodingResult, Draft
-from spd_lsp.models.checkpoint.hub import known_languages
+from spd_lsp.models.hub import known_languages
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER

@@ -26,7 +26,7 @@ from spd_lsp.evaluation.quality.arms import Arm, ArmRequest, ArmRunner
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFiles
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.report import Record
-from spd_lsp.models.checkpoint.hub import companion_folder, locate, shipped_settings
+from spd_lsp.models.hub import companion_folder, locate, shipped_settings
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 

@@ -19,12 +19,12 @@ import numpy as np
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput, ThreadCounts, WeightedTokens
-from spd_lsp.models.checkpoint.gguf_parts import find_parts
-from spd_lsp.models.checkpoint.limits import check_memory, free_memory
+from spd_lsp.models.fitting import check_memory, free_memory
 from spd_lsp.models.llama.context import LlamaContext, Slot, Stopped
 from spd_lsp.models.llama.gguf_file import TokenEmbeddings
 from spd_lsp.models.llama.library import ALL_LAYERS, load_library
 from spd_lsp.models.llama.model import LlamaModel, loaded, opening
+from spd_lsp.models.stored import find_parts
 
 _LARGE = 500_000_000  # bytes of weights, beyond which a second of a CPU reads fewer tokens than a chunk has
 _LARGE_CHUNK = 16

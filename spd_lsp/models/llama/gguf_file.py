@@ -22,8 +22,8 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.gguf_parts import find_parts
 from spd_lsp.models.llama.library import GgufSettings, last_error, load_library
+from spd_lsp.models.stored import find_parts
 
 _STRING = 8  # a type of metadata values
 _MAX_KEPT = 4096  # rows; a few megabytes

@@ -14,8 +14,8 @@ import platformdirs
 
 from ngram_builders.errors import UserError
 from spd_lsp.first_use import first_use
-from spd_lsp.models.checkpoint.gguf_parts import find_parts
 from spd_lsp.models.llama.library import last_error, load_library, model_settings
+from spd_lsp.models.stored import find_parts
 
 _MAX_VALUE = 1 << 12  # bytes of a metadata value
 # Bytes of weights that each process reads into memory of its own. More are mapped: they open a second sooner, and

@@ -19,8 +19,8 @@ from transformers.utils.import_utils import is_accelerate_available
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ThreadCounts
-from spd_lsp.models.checkpoint.download import offline
-from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory, memory_needed
+from spd_lsp.models.fitting import DoesNotFit, check_memory, free_memory, memory_needed
+from spd_lsp.models.hub import offline
 from spd_lsp.models.torch.engine import TransformersEngine
 from spd_lsp.settings import DEVICE_NAME
 

@@ -15,7 +15,7 @@ import torch
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from spd_lsp.models.llama.context import Stopped
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import SHAPE, transformers_weights

@@ -42,9 +42,8 @@ def find_parts(path: Path) -> list[Path]:
     parts = _parts_of(path)
     missing = [one.name for one in parts if not one.is_file()]
     if len(parts) > 1 and missing:
-        raise UserError(
-            f"{path} is one of {len(parts)} parts, and {path.parent} lacks {', '.join(missing[:3])}; fetch all of them"
-        )
+        named = ", ".join(missing[:3])
+        raise UserError(f"{path} is one of {len(parts)} parts, and {path.parent} lacks {named}; fetch all of them")
     return parts
 
 

@@ -144,18 +144,3 @@ def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offer
     assert typed.reason == f"neither the model nor any n-gram table knows {language or 'this language'}"
     assert typed.passes == 0
     assert asked.completions
-
-
-@pytest.mark.parametrize(
-    ("text", "languages"),
-    [
-        ('{"sources": [{"language": "go"}, {"language": "c", "skipped": "no licence"}]}', {"go"}),
-        ('{"sources": [{"name": "old"}]}', None),
-        ('{"sources": []}', None),
-        ("[]", None),
-        ("{", None),
-    ],
-)
-def test_a_model_s_languages_are_those_of_its_sources(tmp_path, text, languages):
-    (tmp_path / "training.json").write_text(text)
-    assert known_languages(tmp_path) == languages

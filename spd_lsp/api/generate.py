@@ -31,7 +31,6 @@ from spd_lsp.decoding.superposed import (
     ranking_score,
     superposed_passes,
 )
-from spd_lsp.models.base import WeightedTokens
 from spd_lsp.models.logits import Shortlist, Wanted
 from spd_lsp.models.torch.engine import answers, superpose_embeddings
 from spd_lsp.ngrams.mixture import NamedNgrams, open_mixture
@@ -146,19 +145,18 @@ class _PromptRows:
         """Read all prompts in one pass; the logits after each [V]."""
         positions = (self.mask.cumsum(-1) - 1).clamp(min=0)  # [B, T]
         rows = self._run(positions, input_ids=self.input_ids, **self.last_only)
-        [logits] = answers([rows], [None])  # [B, V]
-        return list(logits)
+        return answers(rows, [None] * len(rows))
 
     def step(self, passes: Sequence[NextPass | None]) -> list[Floats | Shortlist]:
         """Read one more position of each prompt, and select what is wanted; of those that need none, anything."""
-        mixtures: list[WeightedTokens] = [
+        mixtures: list[tuple[Sequence[int], Floats]] = [
             ([0], np.ones(1)) if one is None or one.weights is None else (one.ids, one.weights) for one in passes
         ]
         embeds = superpose_embeddings(self.model, mixtures).to(self.model.device)  # [B, D]
         positions = self.mask.sum(-1, keepdim=True)  # [B, 1]
         self.mask = torch.cat([self.mask, torch.ones_like(self.mask[:, :1])], dim=1)
         rows = self._run(positions, inputs_embeds=embeds[:, None])
-        return answers(torch.split(rows, 1), [one.wanted if one and one.wanted else Wanted(1) for one in passes])
+        return answers(rows, [one.wanted if one and one.wanted else Wanted(1) for one in passes])
 
     def _run(self, positions: torch.Tensor, **inputs: Any) -> torch.Tensor:
         """One pass; the logits after each prompt [B, V]."""

@@ -66,12 +66,6 @@ class Model(Protocol):
         Or what is wanted of the logits, if the model can select that.
         """
 
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows, in one pass; a row holds the arguments of `step`. -> [N, V]
-
-        Row i continues row parents[i] of the call before; after a prefill all rows continue row 0.
-        """
-
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
 

@@ -11,9 +11,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
 from spd_lsp.decoding.nucleus import draw, nucleus_superposed, sampled_resets, seeded, without_first_ngrams
@@ -27,10 +25,10 @@ from spd_lsp.decoding.superposed import (
     rank_drafts,
     select_drafts,
 )
+from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-_WHOLE = np.ones(1)  # a row's token is not mixed with others
 
 
 class _DraftBatch:
@@ -41,7 +39,6 @@ class _DraftBatch:
         self.request = request
         self.settings = settings
         self.check = check
-        self.rows: dict[tuple[int, ...], int] = {(): 0}  # of the drafts of the last pass
         self.passes = self.positions = 0  # positions after the prompt
 
     def prefill(self) -> list[Draft]:
@@ -55,9 +52,7 @@ class _DraftBatch:
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
         """Read the last token of each draft. -> what continues each by its own logits, best first"""
         self.check()
-        parents = [self.rows[draft.ids[:-1]] for draft in live]
-        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)  # [N, V]
-        self.rows = {draft.ids: row for row, draft in enumerate(live)}
+        logits = cast(Engine, self.model).read_drafts([draft.ids for draft in live])  # N times [V]
         self.passes += 1
         self.positions += len(live)
         return [expand(row, [one], self.request, self.settings) for one, row in zip(live, logits, strict=True)]

@@ -43,7 +43,7 @@ def test_passages_are_what_stands_in_held_out_files(repository: Path, tokens: Mo
 
 
 def naive_nats(model: Any, prompt: Sequence[int], draft: Sequence[int]) -> np.ndarray:
-    log_p = log_softmax(model.forward_ids([[*prompt, *draft]], model.new_cache())[0])[-len(draft) - 1 : -1]
+    log_p = log_softmax(model.forward([*prompt, *draft], model.new_cache()))[-len(draft) - 1 : -1]
     return -log_p[np.arange(len(draft)), list(draft)]
 
 

@@ -26,9 +26,6 @@ class History(list):
     def length(self):
         return len(self)
 
-    def select_rows(self, parents):
-        return [History(self) for _ in parents]
-
 
 class Recorder(Engine):
     """An engine whose logits are a hash of all that was read, and which counts what it reads."""
@@ -45,12 +42,11 @@ class Recorder(Engine):
 
     def forward_batch(self, inputs):
         [one] = inputs
-        if not one.ids:
-            one.cache.append(one.mixtures[0][0][0])
-            return [logits_after(one.cache)[None]]
-        self.read_lengths.append(len(one.ids[0]))
-        one.cache.extend(one.ids[0])
-        return [logits_after(one.cache)[None, None]]
+        one.cache.extend(one.ids)
+        if one.weights is not None:
+            return [logits_after(one.cache)]
+        self.read_lengths.append(len(one.ids))
+        return [logits_after(one.cache)[None]]
 
 
 def logits_after(ids):

@@ -6,14 +6,13 @@ Functions and structures are those of `llama.h`, `gguf.h` and `ggml.h` in one mo
 from __future__ import annotations
 
 import ctypes
-import sys
+import os
 from collections import deque
 from ctypes import (
     POINTER,
     c_bool,
     c_char_p,
     c_float,
-    c_int8,
     c_int32,
     c_int64,
     c_size_t,
@@ -118,21 +117,20 @@ class GgufSettings(ctypes.Structure):
 
 
 class Batch(ctypes.Structure):
-    """`llama_batch`: tokens or embeddings, their positions and sequences, and whose logits are wanted."""
+    """`llama_batch`: tokens or embeddings, their positions and sequences, and after which logits are computed."""
 
     _fields_ = (
         ("n_tokens", c_int32),
-        ("token", POINTER(c_int32)),
-        ("embd", POINTER(c_float)),
-        ("pos", POINTER(c_int32)),
-        ("n_seq_id", POINTER(c_int32)),
-        ("seq_id", POINTER(POINTER(c_int32))),
-        ("logits", POINTER(c_int8)),
+        ("token", c_void_p),
+        ("embd", c_void_p),
+        ("pos", c_void_p),
+        ("n_seq_id", c_void_p),
+        ("seq_id", c_void_p),
+        ("logits", c_void_p),
     )
 
 
 _LogCallback = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
-_AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
 _SEQUENCE = [c_void_p, c_int32]
 _ENTRY = [c_void_p, c_int64]
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
@@ -148,8 +146,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_model_is_hybrid": (c_bool, [c_void_p]),
     "llama_model_is_diffusion": (c_bool, [c_void_p]),
     "llama_model_has_encoder": (c_bool, [c_void_p]),
-    "llama_batch_init": (Batch, [c_int32, c_int32, c_int32]),
-    "llama_batch_free": (None, [Batch]),
     "llama_decode": (c_int32, [c_void_p, Batch]),
     "llama_get_logits_ith": (POINTER(c_float), [c_void_p, c_int32]),
     "llama_get_memory": (c_void_p, [c_void_p]),
@@ -160,7 +156,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_state_seq_get_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_state_seq_set_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
     "llama_set_n_threads": (None, [c_void_p, c_int32, c_int32]),
-    "llama_set_abort_callback": (None, [c_void_p, c_void_p, c_void_p]),
     "llama_model_get_vocab": (c_void_p, [c_void_p]),
     "llama_vocab_n_tokens": (c_int32, [c_void_p]),
     "llama_vocab_bos": (c_int32, [c_void_p]),
@@ -176,7 +171,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, c_void_p, c_int32, c_bool, c_bool]),
     "llama_supports_gpu_offload": (c_bool, []),
     "llama_log_set": (None, [_LogCallback, c_void_p]),
-    "ggml_set_abort_callback": (c_void_p, [_AbortCallback]),
     "gguf_init_from_file": (c_void_p, [c_char_p, GgufSettings]),
     "gguf_free": (None, [c_void_p]),
     "gguf_find_tensor": (c_int64, [c_void_p, c_char_p]),
@@ -200,18 +194,12 @@ def _note_log(level: int, text: bytes, data: Any) -> None:
         _errors.append(text.decode("utf-8", "replace").strip())
 
 
-def _print_reason(reason: bytes) -> None:
-    """Say why the library ends this process; without this, it would start a debugger."""
-    sys.stderr.write(f"llama.cpp gave up: {reason.decode('utf-8', 'replace')}\n")
-
-
-_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it, as must the next
-_abort_callback = _AbortCallback(_print_reason)
+_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it
 
 
 @cache
 def load_library() -> Any:
-    """The library with its functions declared; `UserError` if it is missing or different."""
+    """Return the library with its functions declared; `UserError` if it is missing or of another version."""
     try:
         import xllamacpp.xllamacpp as package
     except ImportError as error:
@@ -224,34 +212,24 @@ def load_library() -> Any:
             f"xllamacpp {version('xllamacpp')} may have other structures than spd-lsp knows; install the version "
             f"that it asks for: {_INSTALL}"
         )
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else the library starts a debugger where it gives up
     library = ctypes.CDLL(package.__file__)
     for name, (result_type, argument_types) in _SIGNATURES.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result_type, argument_types
     library.llama_log_set(_log_callback, None)
-    library.ggml_set_abort_callback(_abort_callback)
     return library
 
 
-def first_byte_test() -> Any:
-    """A C function that says whether the text at an address is not empty.
-
-    It takes what `strlen` returns for a truth value, whose lowest byte counts: texts here have one byte at most.
-    A Python function would wait for the interpreter's lock at each of the 500 operations of a pass: while another
-    thread computes, reading 64 tokens took 1.6 times as long with one.
-    """
-    return ctypes.cast((ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).strlen, c_void_p)
-
-
 def last_error() -> str:
-    """The library's first message since this was last asked, which names the cause; then come consequences."""
+    """Return the library's first error since the last call: it names the cause, later ones are consequences."""
     messages = [*_errors]
     _errors.clear()
     return messages[0].partition(": ")[2] or messages[0] if messages else "no reason given"
 
 
 def model_settings(gpu_layers: int, *, vocab_only: bool, mapped: bool) -> ModelSettings:
-    """How to load a model, with this many layers on the GPU, or its vocabulary alone."""
+    """Return the settings that load a model with this many layers on the GPU, or its vocabulary alone."""
     settings: ModelSettings = load_library().llama_model_default_params()
     settings.n_gpu_layers = gpu_layers
     settings.load_mode = _MAPPED if mapped else _READ
@@ -260,7 +238,7 @@ def model_settings(gpu_layers: int, *, vocab_only: bool, mapped: bool) -> ModelS
 
 
 def context_settings(positions: int, sequences: int) -> ContextSettings:
-    """How to make a context: all sequences share one cache of this many positions."""
+    """Return the settings of a context whose sequences share one cache of this many positions."""
     settings: ContextSettings = load_library().llama_context_default_params()
     settings.n_ctx = positions
     settings.n_batch = max(positions, settings.n_batch)

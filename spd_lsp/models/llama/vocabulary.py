@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import usable_cores
+from spd_lsp.models.llama.gguf_file import LlamaModel, loaded, opening
 from spd_lsp.models.llama.library import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
-from spd_lsp.models.llama.model import LlamaModel, loaded, opening
 from spd_lsp.models.vocabulary import Vocabulary, byte_level_piece, fingerprint_of, is_byte_level
 
 _MAX_PIECE = 1 << 12  # bytes

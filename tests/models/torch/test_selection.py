@@ -123,5 +123,5 @@ def test_of_equally_likely_tokens_the_first_are_selected():
     """Half precision makes many logits equal."""
     x = torch.tensor(np.random.default_rng(0).normal(0, 3, (1, VOCABULARY))).bfloat16()
     assert len(set(x[0].topk(25).values.tolist())) < 20
-    [found] = answers([x], [Wanted(20)])
+    [found] = answers(x, [Wanted(20)])
     np.testing.assert_array_equal(found.ids, top(x[0].float().numpy(), 20))

@@ -66,8 +66,7 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
         check_memory(folder.name, needed, free, str(device))
     try:
         # 2. Load the weights.
-        network: Any
-        network, loading_info = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+        opened: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -79,6 +78,7 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
             device_map="auto" if is_spread else None,
             output_loading_info=True,
         )
+        network, loading_info = opened
         # transformers fills missing tensors with random numbers. Those tied to another tensor are not counted.
         parameters = {name for name, _ in network.named_parameters(remove_duplicate=False)}
         if missing := sorted(parameters & set(loading_info["missing_keys"])):

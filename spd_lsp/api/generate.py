@@ -141,7 +141,7 @@ class _PromptRows:
         return answers(rows, [None] * len(rows))
 
     def step(self, passes: Sequence[NextPass | None]) -> list[Floats | Shortlist]:
-        """Read one more position of each prompt; return the needed part of its logits, or anything if it is None."""
+        """Read one more position of each prompt; return the needed part of its logits (None: anything)."""
         mixtures: list[tuple[Sequence[int], Floats]] = [
             ([0], np.ones(1)) if one is None or one.weights is None else (one.ids, one.weights) for one in passes
         ]

@@ -61,7 +61,7 @@ class TinyModel:
             logits = self.read(self.embedding[i])
         return logits
 
-    def step(self, ids: Sequence[int], weights: np.ndarray, wanted: object = None) -> np.ndarray:
+    def step(self, ids: Sequence[int], weights: np.ndarray) -> np.ndarray:
         self.passes += 1
         self.steps += 1
         return self.read(np.asarray(weights) @ self.embedding[list(ids)])

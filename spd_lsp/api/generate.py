@@ -30,8 +30,7 @@ from spd_lsp.decoding.superposed import (
     ranking_score,
     superposed_passes,
 )
-from spd_lsp.models.logits import Shortlist, Wanted
-from spd_lsp.models.torch.engine import answers, superpose_embeddings
+from spd_lsp.models.torch.engine import on_host, superpose_embeddings
 from spd_lsp.ngrams.mixture import NamedNgrams, open_mixture
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
@@ -108,13 +107,13 @@ def _decode(rows: _PromptRows, decodings: Sequence[Decoding]) -> list[DecodingRe
     states = [advance(decoding, None) for decoding in decodings]
     logits = rows.prefill()
     while True:
-        for number, (wanted, _) in enumerate(states):
-            if wanted is not None:
+        for number, (following, _) in enumerate(states):
+            if following is not None:
                 states[number] = advance(decodings[number], logits[number])
         finished = [result for _, result in states if result is not None]
         if len(finished) == len(states):
             return finished
-        logits = rows.step([wanted for wanted, _ in states])
+        logits = rows.step([following for following, _ in states])
 
 
 class _PromptRows:
@@ -134,32 +133,29 @@ class _PromptRows:
         self.takes_positions = "position_ids" in parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
 
-    def prefill(self) -> list[Floats | Shortlist]:
+    def prefill(self) -> list[Floats]:
         """Read all prompts in one pass; return the logits after each [V]."""
         positions = (self.mask.cumsum(-1) - 1).clamp(min=0)  # [B, T]
-        rows = self._run(positions, input_ids=self.input_ids, **self.last_only)
-        return answers(rows, [None] * len(rows))
+        return self._run(positions, input_ids=self.input_ids, **self.last_only)
 
-    def step(self, passes: Sequence[NextPass | None]) -> list[Floats | Shortlist]:
-        """Read one more position of each prompt; return the needed part of its logits (None: anything)."""
+    def step(self, passes: Sequence[NextPass | None]) -> list[Floats]:
+        """Read one more position of each prompt; return the logits after it [V]. None: any position will do."""
         mixtures: list[tuple[Sequence[int], Floats]] = [
             ([0], np.ones(1)) if one is None or one.weights is None else (one.ids, one.weights) for one in passes
         ]
         embeds = superpose_embeddings(self.model, mixtures).to(self.model.device)  # [B, D]
         positions = self.mask.sum(-1, keepdim=True)  # [B, 1]
         self.mask = torch.cat([self.mask, torch.ones_like(self.mask[:, :1])], dim=1)
-        rows = self._run(positions, inputs_embeds=embeds[:, None])
-        return answers(rows, [one.wanted if one and one.wanted else Wanted(1) for one in passes])
+        return self._run(positions, inputs_embeds=embeds[:, None])
 
-    def _run(self, positions: torch.Tensor, **inputs: Any) -> torch.Tensor:
-        """Compute one pass; return the logits after each prompt [B, V]."""
+    def _run(self, positions: torch.Tensor, **inputs: Any) -> list[Floats]:
+        """Compute one pass; return the logits after each prompt [V]."""
         if self.takes_positions:
             inputs["position_ids"] = positions
         if self.is_padded:
             inputs["attention_mask"] = self.mask
         out = self.model(**inputs, past_key_values=self.cache, use_cache=True)
-        logits: torch.Tensor = out.logits[:, -1]
-        return logits
+        return list(on_host(out.logits[:, -1].float()))
 
 
 def _request(

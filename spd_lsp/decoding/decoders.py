@@ -14,9 +14,8 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
+from spd_lsp.decoding.candidates import TINY, Histories, Interpolation, top
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
-from spd_lsp.models.logits import top
 from spd_lsp.settings import Settings
 
 _LIKELIER = 2.0  # than tokens of which nothing is known
@@ -65,16 +64,6 @@ class _KnownAlone:
         if self.ngrams is None:
             return np.zeros((len(histories), len(candidates)))
         return self.ngrams(histories, candidates)
-
-    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
-        """Without n-grams, what the model says."""
-        if self.ngrams is None:
-            return np.broadcast_to(p, (len(histories), len(candidates)))
-        return self.ngrams.mix(histories, candidates, p)
-
-    def successors(self, histories: Histories, n: int) -> Ids:
-        """What n-grams know to follow."""
-        return np.empty(0, np.int64) if self.ngrams is None else self.ngrams.successors(histories, n)
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """Without tokens that no history's n-grams know, and that are no likelier than any other."""

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ngram_builders.arrays import Floats
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
@@ -24,7 +25,6 @@ from spd_lsp.decoding.superposed import (
     run_passes,
     superposed_passes,
 )
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 
 _TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper

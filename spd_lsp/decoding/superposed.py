@@ -29,8 +29,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, top_candidates
-from spd_lsp.models.logits import Shortlist, Wanted, log_z, top_allowed
+from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, log_z, top_allowed, top_candidates
 from spd_lsp.settings import Settings
 
 OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
@@ -60,11 +59,8 @@ class Model(Protocol):
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
         """Read a prompt, as far as it is not cached; `check` may raise to cancel. -> [V]"""
 
-    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Floats | Shortlist:
-        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]
-
-        Or what is wanted of the logits, if the model can select that.
-        """
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]"""
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
@@ -103,11 +99,10 @@ class NextPass(NamedTuple):
 
     ids: Sequence[int]
     weights: Floats | None = None  # None: a prompt, as far as it is not cached
-    wanted: Wanted | None = None  # of the logits; None: all of them
 
 
-# Says what each pass reads, and is sent its logits [V], or what is wanted of them.
-Decoding = Generator[NextPass, Floats | Shortlist, DecodingResult]
+# Yields what each pass reads, and is sent its logits [V].
+Decoding = Generator[NextPass, Floats, DecodingResult]
 
 
 def superpose(
@@ -126,19 +121,17 @@ def superpose(
 
 def run_passes(model: Model, decoding: Decoding, check: Callable[[], None]) -> DecodingResult:
     """Compute the passes of a decoding one by one."""
-    wanted, result = advance(decoding, None)
+    following, result = advance(decoding, None)
     while result is None:
-        assert wanted is not None
+        assert following is not None
         check()
-        ids, weights, selected = wanted
-        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights, selected)
-        wanted, result = advance(decoding, logits)
+        ids, weights = following
+        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights)
+        following, result = advance(decoding, logits)
     return result
 
 
-def advance(
-    decoding: Decoding, logits: Floats | Shortlist | None
-) -> tuple[NextPass | None, DecodingResult | None]:
+def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None, DecodingResult | None]:
     """Send the logits of a pass (None before the first); return the next pass, or the result."""
     try:
         return (next(decoding) if logits is None else decoding.send(logits)), None
@@ -162,7 +155,6 @@ def superposed_passes(
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
-    assert isinstance(logits, np.ndarray), "nothing was selected of a prompt's logits"
     options = first(logits) if first else first_drafts(logits, request, settings, width)
     live, ended = select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
@@ -176,7 +168,7 @@ def superposed_passes(
         else:
             rows += 1
             ids = [draft.ids[-1] for draft in live]
-            logits = yield NextPass(ids, _superposition_weights(live), wanted_after(live, request, settings))
+            logits = yield NextPass(ids, _superposition_weights(live))
         passes += 1
         intermediate += live
         live, ended = select_drafts(expand(logits, live, request, settings), request, settings, width)
@@ -209,19 +201,7 @@ def _superposition_weights(live: Sequence[Draft]) -> Floats:
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def wanted_after(live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Wanted | None:
-    """What `expand` needs of the logits that follow; None, all of them, where only some tokens may follow."""
-    if any(request.allowed(draft.ids) is not None for draft in live):
-        return None
-    wanted = Wanted(settings.candidates, settings.temperature)
-    if (ngrams := request.interpolation) is None or settings.interpolation != "linear":
-        return wanted
-    return wanted._replace(asked=lambda: ngrams.successors(_ngram_histories(request, live), settings.candidates))
-
-
-def expand(
-    logits: Floats | Shortlist, live: Sequence[Draft], request: DecodingRequest, settings: Settings
-) -> Iterator[Draft]:
+def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
     groups = _by_allowed(live, request)
     options = [_expand_alike(logits, *group, request, settings) for group in groups]
@@ -237,7 +217,7 @@ def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[I
 
 
 def _expand_alike(
-    logits: Floats | Shortlist,
+    logits: Floats,
     allowed: Ids | None,
     live: Sequence[Draft],
     request: DecodingRequest,
@@ -251,7 +231,7 @@ def _expand_alike(
 
 
 def _score_logits(
-    logits: Floats | Shortlist,
+    logits: Floats,
     histories: Ids,
     interpolation: Interpolation | None,
     settings: Settings,
@@ -273,7 +253,7 @@ def _score_logits(
 
 
 def _mix_candidates(
-    logits: Floats | Shortlist,
+    logits: Floats,
     histories: Ids,
     interpolation: Interpolation,
     settings: Settings,
@@ -286,10 +266,6 @@ def _mix_candidates(
     The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
     that a repository uses. Logits [V], shared by all drafts -> ids [C], log p_f [K, C].
     """
-    if isinstance(logits, Shortlist):  # any token may follow
-        candidates, places = np.unique(logits.ids, return_index=True)
-        p_f = interpolation.mix(histories, candidates, logits.probabilities(settings.temperature)[places])
-        return candidates, np.log(np.maximum(p_f, TINY))
     p = _softmax(logits, settings.temperature)  # [V]
     asked = p if allowed is None else _mask_disallowed(p, allowed)
     candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)

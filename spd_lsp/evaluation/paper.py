@@ -25,7 +25,7 @@ from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.candidates import TINY
+from spd_lsp.decoding.candidates import TINY, log_softmax, top
 from spd_lsp.decoding.nucleus import sampled_drafts
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bootstrap import Interval, mean_intervals
@@ -33,7 +33,6 @@ from spd_lsp.evaluation.decoders import DECODERS, sample
 from spd_lsp.evaluation.quality.examples import read_packages
 from spd_lsp.evaluation.tables import markdown_table, percent
 from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.logits import log_softmax, top
 from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture, adjusted
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings

@@ -21,7 +21,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.logits import Wanted
 
 _MAX_DRAFT_STATES = 8  # where caches are states; siblings are mostly read soon after each other
 _WHOLE = np.ones(1)  # the weight of a token that is not mixed with others
@@ -69,7 +68,6 @@ class ForwardInput:
     ids: Sequence[int]
     weights: Floats | None = None  # of the embeddings that are mixed; None: each id is a position
     last_only: bool = False  # without weights: compute the logits after the last id only
-    wanted: Wanted | None = None  # with weights: the part of the logits that is needed; None: all of them
 
 
 class Engine(ABC):
@@ -81,7 +79,6 @@ class Engine(ABC):
     chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
     most_prompts = 4  # that stay cached: as many files as one switches between
     forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
-    selects = False  # whether `step` may return a `Shortlist`
     keeps_positions = True  # False: a cropped cache may be shorter, and drafts continue forks of it only
 
     def __init__(self) -> None:
@@ -95,19 +92,17 @@ class Engine(ABC):
         """A Cache without positions."""
 
     @abstractmethod
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Any]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read the inputs of several sequences, in one pass if the engine can.
 
-        Returns for each the logits [V] after its mixture, or the `Shortlist` of what is wanted of them; after ids
-        [T, V], or [1, V] after the last one only.
+        Returns for each the logits after its mixture [V], after its ids [T, V], or after the last one only [1, V].
         """
 
     def forward(
         self, ids: Sequence[int], cache: Any, weights: Floats | None = None, *, last_only: bool = False
     ) -> Floats:
         """Read one input: see `ForwardInput`."""
-        logits: Floats = self.forward_batch([ForwardInput(cache, ids, weights, last_only)])[0]
-        return logits
+        return self.forward_batch([ForwardInput(cache, ids, weights, last_only)])[0]
 
     def limit_threads(self, count: int) -> None:
         """Compute with this many threads at most; 0: as many as there are free cores."""
@@ -131,14 +126,10 @@ class Engine(ABC):
         assert prompt.logits is not None
         return np.array(prompt.logits)
 
-    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Any:
-        """Read one more position, the superposed embedding of these ids, and return the logits after it [V].
-
-        With `wanted`, an engine that `selects` returns a `Shortlist` instead.
-        """
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
         self.threads.look_around()
-        wanted = wanted if self.selects else None
-        return self.forward_batch([ForwardInput(self.prompts[-1].cache, ids, weights, wanted=wanted)])[0]
+        return self.forward(ids, self.prompts[-1].cache, weights)
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read one draft as `read_drafts` does. [V]."""

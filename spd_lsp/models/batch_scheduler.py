@@ -40,7 +40,6 @@ class BatchedEngine(Engine):
         self.device = scheduler.engine.device
         self.forks_are_free = scheduler.engine.forks_are_free
         self.keeps_positions = scheduler.engine.keeps_positions
-        self.selects = scheduler.engine.selects
         self.predicts = scheduler.engine.predicts
         self.chunk = scheduler.engine.chunk
         self.end_of_text = getattr(scheduler.engine, "end_of_text", None)

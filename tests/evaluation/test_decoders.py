@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS, beam
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel, spelled
 from tests.decoding.test_superposed import Counts

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.evaluation.paper import PAPER, nats, read_passages, trace_passage
 from spd_lsp.models.load import load
-from spd_lsp.models.logits import log_softmax
 from tests.conftest import STARTER
 
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "

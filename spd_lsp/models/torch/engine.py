@@ -1,9 +1,6 @@
 """Any causal language model in transformers, on a CPU or a GPU; the steps of several requests are one pass.
 
-The needed part of a step's logits is selected on the device: few numbers are copied to the host, once.
-
-Legend: N texts, T positions, L those of the longest text, M mixed tokens, D width, V vocabulary, A further tokens
-whose logits are needed.
+Legend: N texts, T positions, L those of the longest text, M mixed tokens, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,12 +15,9 @@ import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
 
-from ngram_builders.arrays import Floats, Ids
+from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.models.logits import Shortlist, Wanted
-
-_SPARE = 16  # tokens beyond the likeliest, in case several are as likely as the last of these
 
 
 class TransformersEngine(Engine):
@@ -33,7 +27,6 @@ class TransformersEngine(Engine):
         self.network = network
         self.device = torch.device(network.device)
         self.chunk = 16 if self.device.type == "cpu" else 512
-        self.selects = self.device.type != "mps"  # which shares its memory with the host
         config = network.config.get_text_config()
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = network.get_input_embeddings().num_embeddings
@@ -45,7 +38,7 @@ class TransformersEngine(Engine):
         return TransformersCache(DynamicCache())
 
     @torch.inference_mode()
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats | Shortlist]:
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`: the steps of all requests in one pass, and each prompt in one of its own."""
         for ids in (each.ids for each in inputs):
             if not 0 <= min(ids) <= max(ids) < self.vocabulary:  # after such an id a GPU works no more
@@ -65,12 +58,12 @@ class TransformersEngine(Engine):
     def _read_ids(self, each: ForwardInput) -> Floats:
         ids = torch.tensor([list(each.ids)], device=self.device)  # [1, T]
         kept = 1 if each.last_only else 0  # 0 keeps all
-        return np.asarray(_on_host(self._run(each.cache, input_ids=ids, logits_to_keep=kept)[0].float()))
+        return np.asarray(on_host(self._run(each.cache, input_ids=ids, logits_to_keep=kept)[0].float()))
 
-    def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats | Shortlist]:
+    def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read a mixture for each input; one by one if the model takes no positions."""
         if not self.takes_positions and len(inputs) > 1:
-            return [answer for each in inputs for answer in self._step_all([each])]
+            return [logits for each in inputs for logits in self._step_all([each])]
         if not inputs:
             return []
         embeds = superpose_embeddings(self.network, [(each.ids, each.weights) for each in inputs])
@@ -78,7 +71,7 @@ class TransformersEngine(Engine):
             logits = self._run(inputs[0].cache, inputs_embeds=embeds[:, None])[:, 0]
         else:
             logits = _padded_step(self.network, embeds, [each.cache.kv for each in inputs])
-        return answers(logits, [each.wanted for each in inputs])
+        return list(on_host(logits.float()))
 
     def _run(self, cache: TransformersCache, **inputs: Any) -> torch.Tensor:
         """Read new positions in one pass and add them to their cache. [1, T, V]."""
@@ -102,53 +95,13 @@ def superpose_embeddings(network: Any, mixtures: Sequence[tuple[Sequence[int], A
     return mixed
 
 
-def answers(logits: torch.Tensor, wanted: Sequence[Wanted | None]) -> list[Floats | Shortlist]:
-    """Return the shortlist of each row of logits [N, V], or the row itself [V] where nothing less is wanted."""
-    rows = [row for row, what in enumerate(wanted) if what]
-    selected = [what for what in wanted if what]
-    shortlists = iter(_select(logits[rows] if len(rows) < len(wanted) else logits, selected) if rows else ())
-    return [
-        next(shortlists) if what else np.array(_on_host(row.float()))  # no request keeps the memory of others
-        for row, what in zip(logits, wanted, strict=True)
-    ]
-
-
-def _select(logits: torch.Tensor, wanted: Sequence[Wanted]) -> list[Shortlist]:
-    """Return the shortlist of each row of logits [N, V]; of equally likely tokens, those with the lowest ids."""
-    logits = logits.float()
-    size = logits.shape[1]
-    most = min(size, max(one.n for one in wanted) + _SPARE)
-    values, places = logits.topk(most)  # [N, most]
-    # While that is computed, n-grams are looked up.
-    asked = [ids[(ids >= 0) & (ids < size)] for ids in (one.asked() for one in wanted)]
-    sent = np.zeros((len(wanted), 1 + max(map(len, asked))), np.int32)  # [N, 1 + A]
-    sent[:, 0] = np.array([one.tau for one in wanted], np.float32).view(np.int32)
-    for row, ids in zip(sent, asked, strict=True):
-        row[1 : 1 + len(ids)] = ids
-    received = _on_device(sent, logits.device)
-    tau = received[:, :1].view(torch.float32)
-    total = ((logits - values[:, :1]) / tau).exp().sum(dim=1, keepdim=True)
-    numbers = torch.cat([total, values, logits.gather(1, received[:, 1:].long())], dim=1)
-    found = _on_host(torch.cat([places.int(), numbers.view(torch.int32)], dim=1))  # [N, most + 1 + most + A]
-    return [_shortlist(row, most, one.n, ids) for row, one, ids in zip(found, wanted, asked, strict=True)]
-
-
-def _shortlist(row: Any, most: int, n: int, asked: Ids) -> Shortlist:
-    """Make a shortlist of a copied row: `most` ids, the total, as many logits, and those of the ids asked for."""
-    ids = row[:most].astype(np.int64)
-    total, numbers = row[most:].view(np.float32)[0], row[most + 1 :].view(np.float32)
-    likeliest = np.lexsort((ids, -numbers[:most]))[:n]
-    logits = np.concatenate([numbers[likeliest], numbers[most : most + len(asked)]])
-    return Shortlist(np.concatenate([ids[likeliest], asked]), logits, len(likeliest), float(total))
-
-
 def _on_device(numbers: Any, device: torch.device) -> torch.Tensor:
     """Copy an array to a device, without waiting for what is computed there."""
     tensor = torch.from_numpy(numbers)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def _on_host(tensor: torch.Tensor) -> Any:
+def on_host(tensor: torch.Tensor) -> Any:
     """Copy a tensor to the host: the only place where the host waits for the device."""
     return tensor.cpu().numpy()
 

@@ -203,59 +203,39 @@ def _superposition_weights(live: Sequence[Draft]) -> Floats:
 
 def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
-    groups = _by_allowed(live, request)
+    # Drafts that any id may follow are expanded together, each of those that still spell what is typed alone.
+    allowed = [request.allowed(draft.ids) for draft in live]
+    free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]
+    groups: list[tuple[Ids | None, list[Draft]]] = [(None, free)] if free else []
+    groups += [(ids, [draft]) for draft, ids in zip(live, allowed, strict=True) if ids is not None]
     options = [_expand_alike(logits, *group, request, settings) for group in groups]
     return options[0] if len(options) == 1 else heapq.merge(*options, key=lambda draft: -draft.score)
 
 
-def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[Ids | None, list[Draft]]]:
-    """Group drafts that any id may follow; each of those that still spell what is typed is a group of its own."""
-    allowed = [request.allowed(draft.ids) for draft in live]
-    free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]
-    bound = [(ids, [draft]) for draft, ids in zip(live, allowed, strict=True) if ids is not None]
-    return [*([(None, free)] if free else []), *bound]
-
-
 def _expand_alike(
-    logits: Floats,
-    allowed: Ids | None,
-    live: Sequence[Draft],
-    request: DecodingRequest,
-    settings: Settings,
+    logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
-    """Yield the continuations of drafts that the same ids may follow."""
-    histories = _ngram_histories(request, live)  # [K, 8]
-    is_first = not live[0].ids
-    ids, log_p_f = _score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
-    return _best_expansions(live, ids, log_p_f)
-
-
-def _score_logits(
-    logits: Floats,
-    histories: Ids,
-    interpolation: Interpolation | None,
-    settings: Settings,
-    allowed: Ids | None,
-    *,
-    is_first: bool = True,
-) -> tuple[Ids, Floats]:
-    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams.
+    """Yield the continuations of drafts that the same ids may follow (None: any), from logits [V].
 
     The first token's probability is given that what is typed follows. Those of later ones are not: a draft that
     spells it in an unlikely way becomes unlikely.
     """
-    if interpolation is not None and settings.interpolation == "linear":
-        return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)
-    candidates, log_p = top_candidates(logits, settings, allowed, is_first=is_first)  # [C], [C]
-    if interpolation is None:
-        return candidates, log_p[None]
-    return candidates, fuse(log_p, interpolation(histories, candidates), settings.alpha)
+    before = (*_PADDING, *request.history)
+    histories = np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)  # [K, 8]
+    is_first = not live[0].ids
+    ngrams = request.interpolation
+    if ngrams is not None and settings.interpolation == "linear":
+        ids, log_p_f = _mix_candidates(logits, histories, ngrams, settings, allowed, is_first=is_first)
+    else:
+        ids, log_p = top_candidates(logits, settings, allowed, is_first=is_first)  # [C], [C]
+        log_p_f = log_p[None] if ngrams is None else fuse(log_p, ngrams(histories, ids), settings.alpha)
+    return _best_expansions(live, ids, log_p_f)
 
 
 def _mix_candidates(
     logits: Floats,
     histories: Ids,
-    interpolation: Interpolation,
+    ngrams: Interpolation,
     settings: Settings,
     allowed: Ids | None,
     *,
@@ -266,44 +246,22 @@ def _mix_candidates(
     The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
     that a repository uses. Logits [V], shared by all drafts -> ids [C], log p_f [K, C].
     """
-    p = _softmax(logits, settings.temperature)  # [V]
-    asked = p if allowed is None else _mask_disallowed(p, allowed)
-    candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)
-    if allowed is not None and is_first:
-        p_f = _condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
-    return candidates, np.log(np.maximum(p_f, TINY))
-
-
-def _condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
-    """Condition probabilities on the next token being allowed: all allowed ones begin with the text already typed.
-
-    `others`: p of the allowed tokens that are not candidates, by the model alone, [K, 1] or one. [K, C] -> [K, C].
-    """
-    total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
-    return np.asarray(p_f / np.maximum(total, TINY))
-
-
-def _softmax(logits: Floats, tau: float) -> Floats:
-    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
-    p = logits - logits.max()
-    if tau != 1:
-        p /= tau
+    # 1. The softmax, in the logits' own precision.
+    p = (logits - logits.max()) / settings.temperature  # [V]
     np.exp(p, out=p)
     p /= p.sum()
-    return np.asarray(p)
-
-
-def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
-    """Probabilities [V] with -1 for all tokens that are not allowed."""
-    kept = np.full_like(p, -1)
-    kept[allowed] = p[allowed]
-    return kept
-
-
-def _ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
-    """Return the last tokens of each draft and the text before it, padded with -1. -> [K, 8]"""
-    before = (*_PADDING, *request.history)
-    return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)
+    # 2. The mixture, of allowed tokens only.
+    offered = p
+    if allowed is not None:
+        offered = np.full_like(p, -1)
+        offered[allowed] = p[allowed]
+    candidates, p_f = ngrams.mix_top(histories, offered, settings.candidates)  # [C], [K, C]
+    # 3. The first token is given to be an allowed one. Of those that are no candidates, p is the model's alone.
+    if allowed is not None and is_first:
+        others = p[allowed].sum() - p[candidates].sum()
+        total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
+        p_f = p_f / np.maximum(total, TINY)
+    return candidates, np.log(np.maximum(p_f, TINY))
 
 
 def _best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> Iterator[Draft]:
@@ -366,14 +324,11 @@ def rank_drafts(drafts: Iterable[Draft], ranking: str, text_of: TextOf) -> list[
     by_text: dict[Hashable, Draft] = {}
     for draft in ranked:
         text = text_of(draft.ids)
-        best = by_text.get(text)
-        by_text[text] = _merge(best, draft) if best else draft
+        if best := by_text.get(text):  # the likeliest one with this text
+            by_text[text] = Draft(best.ids, float(np.logaddexp(best.score, draft.score)))
+        else:
+            by_text[text] = draft
     return sorted(by_text.values(), key=lambda draft: -draft.score)
-
-
-def _merge(best: Draft, other: Draft) -> Draft:
-    """Add the probability of a draft to that of the likeliest one with the same text."""
-    return Draft(best.ids, float(np.logaddexp(best.score, other.score)))
 
 
 def is_done(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:

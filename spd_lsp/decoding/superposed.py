@@ -23,7 +23,6 @@ import heapq
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -139,30 +138,19 @@ def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None,
         return None, done.value
 
 
-def superposed_passes(
-    request: DecodingRequest,
-    settings: Settings,
-    width: int = 0,
-    *,
-    first: Callable[[Floats], Iterable[Draft]] | None = None,
-    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
-) -> Decoding:
-    """Superposed Decoding itself, whoever computes the passes.
-
-    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses which of them, that come best first, a
-    reset goes on from. `nucleus.py` draws both.
-    """
+def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
+    """Run Superposed Decoding: yield each pass, be sent its logits, and return the drafts."""
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
-    options = first(logits) if first else first_drafts(logits, request, settings, width)
+    options = first_drafts(logits, request, settings, width)
     live, ended = select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
     passes, rows = 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = [kept(live)]  # section 5.3: one draft continues alone, from a cache of its own tokens
+            live = live[:1]  # section 5.3: one draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
             rows += passes
         else:

@@ -8,13 +8,16 @@ batch.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
-from spd_lsp.decoding.nucleus import draw, nucleus_superposed, sampled_resets, seeded, without_first_ngrams
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
@@ -24,11 +27,15 @@ from spd_lsp.decoding.superposed import (
     is_done,
     rank_drafts,
     select_drafts,
+    superpose,
 )
 from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
+_TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
+_TEMPERATURE = 0.6  # likewise
+_CANDIDATES = 50  # tokens that are drawn from at most
 
 
 class _DraftBatch:
@@ -46,7 +53,7 @@ class _DraftBatch:
         self.check()
         logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
-        request = without_first_ngrams(self.request, self.settings)
+        request = _without_first_ngrams(self.request, self.settings)
         return list(expand(logits, [Draft((), 0.0)], request, self.settings))
 
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
@@ -89,9 +96,9 @@ def sample(
 ) -> tuple[_DraftBatch, list[Draft]]:
     """k samples, equal ones as often as they were drawn; the prompt is the seed."""
     batch = _DraftBatch(model, request, settings, check)
-    rng = seeded(request.prompt)
+    rng = _seeded(request.prompt)
     first = batch.prefill()
-    live = [draw(first, rng) for _ in range(settings.drafts)]
+    live = [_draw(first, rng) for _ in range(settings.drafts)]
     done: list[Draft] = []
     while True:
         ends = [len(draft.ids) == settings.max_tokens or request.stop(draft.ids) for draft in live]
@@ -99,7 +106,38 @@ def sample(
         live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
             return batch, done
-        live = [draw(options, rng) for options in batch.step(live)]
+        live = [_draw(options, rng) for options in batch.step(live)]
+
+
+def _without_first_ngrams(request: DecodingRequest, settings: Settings) -> DecodingRequest:
+    """The request as it is for the first token, which by the paper's formula asks no n-grams (section 3.1)."""
+    return replace(request, interpolation=None) if settings.interpolation == "paper" else request
+
+
+def sampled_drafts(
+    model: Model, request: DecodingRequest, settings: Settings, check: Check, samples: int
+) -> Iterator[DecodingResult]:
+    """k drafts of each sample: the first token is drawn from the nucleus, and what follows is superposed."""
+    rng = _seeded(request.prompt)
+    nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
+    logits = model.prefill(request.prompt, check)
+    for _ in range(samples):
+        beginnings = expand(logits, [Draft((), 0.0)], _without_first_ngrams(request, settings), nucleus)
+        first = {(): np.array(_draw(beginnings, rng).ids)}
+        yield superpose(model, replace(request, allowed=first.get), settings, check)
+
+
+def _seeded(prompt: Sequence[int]) -> np.random.Generator:
+    """The same prompt, the same draws."""
+    return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
+
+
+def _draw(options: Iterable[Draft], rng: np.random.Generator) -> Draft:
+    """Draw by probability, from the fewest drafts that hold `_TOP_P` of that of all."""
+    ranked = sorted(options, key=lambda draft: -draft.score)
+    mass = np.cumsum(np.exp(log_softmax(np.array([draft.score for draft in ranked]))))
+    kept = mass[: np.searchsorted(mass, _TOP_P) + 1]
+    return ranked[int(np.searchsorted(kept, rng.random() * kept[-1], side="right"))]
 
 
 def _product_decoder(
@@ -115,7 +153,5 @@ DECODERS: dict[str, DecodingFunction] = {
     "best-first": partial(_product_decoder, decoder="best-first"),
     "greedy": partial(_product_decoder, decoder="superposed", drafts=1),
     "nucleus": _nucleus,
-    "nucleus-superposed": nucleus_superposed,
-    "sampled-resets": sampled_resets,
     "beam": beam,
 }

@@ -1,4 +1,4 @@
-"""The vocabulary of a GGUF file: llama.cpp cuts texts into tokens and says what bytes each has."""
+"""The vocabulary of a GGUF file: llama.cpp cuts text into tokens, and gives the bytes of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILL_MARKS = (" <PRE>", " <SUF>", " <MID>")  # of Code Llama, as the converter 
 
 
 class LlamaVocabulary(Vocabulary):
-    """That of a GGUF file: of the loaded model, if there is one, or without its weights."""
+    """The vocabulary of a GGUF file, of the loaded model if there is one, or read without the weights."""
 
     def __init__(self, path: Path) -> None:
         with opening(path) as state:  # reading a large vocabulary takes most of a second
@@ -62,21 +62,21 @@ class LlamaVocabulary(Vocabulary):
         return name
 
     def _marks(self, kinds: npt.NDArray[np.int64]) -> dict[str, int]:
-        """The tokens that mark something.
+        """Return the tokens that mark something, by name.
 
-        llama.cpp takes some tokens of texts for control tokens, too, such as `</s>` in Qwen's vocabulary.
+        llama.cpp takes some tokens of text for control tokens, too, such as `</s>` in Qwen's vocabulary.
         """
-        library, pointer = self.library, self.pointer
+        library = self.library
         is_special = (kinds & (UNKNOWN | CONTROL) != 0) & (kinds & (NORMAL | UNUSED) == 0)
         marks = set(np.flatnonzero(is_special).tolist())
         filling = (library.llama_vocab_fim_pre, library.llama_vocab_fim_suf, library.llama_vocab_fim_mid)
-        marks |= {i for find in filling if (i := find(pointer)) >= 0}
+        marks |= {i for find in filling if (i := find(self.pointer)) >= 0}
         marks |= {i for i in np.flatnonzero(kinds & USER_DEFINED).tolist() if self._name(i) in _FILL_MARKS}
         names = {i: self._name(i) for i in sorted(marks)}
         return {name.replace(" ", "▁") if name in _FILL_MARKS else name: i for i, name in names.items()}
 
     def _pieces(self, names: Sequence[tuple[str, int]], normal: Sequence[bool]) -> list[bytes]:
-        """The bytes of each id up to the last one in use: some models have more rows than tokens."""
+        """Return the bytes of each id up to the last one in use: some models have more embeddings than tokens."""
         buffer = ctypes.create_string_buffer(_MAX_PIECE)
         pieces = [b""] * (self.ids[-1] + 1)
         marks = set(self.marks.values())

@@ -115,11 +115,7 @@ def superpose(
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    return run_passes(model, superposed_passes(request, settings, width), check)
-
-
-def run_passes(model: Model, decoding: Decoding, check: Callable[[], None]) -> DecodingResult:
-    """Compute the passes of a decoding one by one."""
+    decoding = superposed_passes(request, settings, width)
     following, result = advance(decoding, None)
     while result is None:
         assert following is not None

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ngram_builders.arrays import Ids
 from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
 from spd_lsp.decoding.superposed import (
@@ -123,7 +124,7 @@ def sampled_drafts(
     logits = model.prefill(request.prompt, check)
     for _ in range(samples):
         beginnings = expand(logits, [Draft((), 0.0)], _without_first_ngrams(request, settings), nucleus)
-        first = {(): np.array(_draw(beginnings, rng).ids)}
+        first: dict[tuple[int, ...], Ids] = {(): np.array(_draw(beginnings, rng).ids)}
         yield superpose(model, replace(request, allowed=first.get), settings, check)
 
 

@@ -30,7 +30,7 @@ from spd_lsp.decoding.superposed import (
     ranking_score,
     superposed_passes,
 )
-from spd_lsp.models.torch.engine import on_host, superpose_embeddings
+from spd_lsp.models.torch.engine import superpose_embeddings
 from spd_lsp.ngrams.mixture import NamedNgrams, open_mixture
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
@@ -155,7 +155,7 @@ class _PromptRows:
         if self.is_padded:
             inputs["attention_mask"] = self.mask
         out = self.model(**inputs, past_key_values=self.cache, use_cache=True)
-        return list(on_host(out.logits[:, -1].float()))
+        return list(out.logits[:, -1].float().cpu().numpy())
 
 
 def _request(

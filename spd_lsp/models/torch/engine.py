@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
@@ -58,7 +57,8 @@ class TransformersEngine(Engine):
     def _read_ids(self, each: ForwardInput) -> Floats:
         ids = torch.tensor([list(each.ids)], device=self.device)  # [1, T]
         kept = 1 if each.last_only else 0  # 0 keeps all
-        return np.asarray(on_host(self._run(each.cache, input_ids=ids, logits_to_keep=kept)[0].float()))
+        logits: Floats = self._run(each.cache, input_ids=ids, logits_to_keep=kept)[0].float().cpu().numpy()
+        return logits
 
     def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read a mixture for each input; one by one if the model takes no positions."""
@@ -71,7 +71,7 @@ class TransformersEngine(Engine):
             logits = self._run(inputs[0].cache, inputs_embeds=embeds[:, None])[:, 0]
         else:
             logits = _padded_step(self.network, embeds, [each.cache.kv for each in inputs])
-        return list(on_host(logits.float()))
+        return list(logits.float().cpu().numpy())
 
     def _run(self, cache: TransformersCache, **inputs: Any) -> torch.Tensor:
         """Read new positions in one pass and add them to their cache. [1, T, V]."""
@@ -85,25 +85,15 @@ def superpose_embeddings(network: Any, mixtures: Sequence[tuple[Sequence[int], A
     x~ = sum_i gamma_i z_i, z_i the input embedding as the model itself scales it.
     """
     embedding = network.get_input_embeddings()
-    sent = np.zeros((2, len(mixtures), max(len(ids) for ids, _ in mixtures)), np.int32)  # [2, N, M]
+    device = embedding.weight.device
+    tokens = torch.zeros(len(mixtures), max(len(ids) for ids, _ in mixtures), dtype=torch.int64)  # [N, M]
+    gamma = torch.zeros(tokens.shape)  # [N, M]
     for row, (ids, weights) in enumerate(mixtures):
-        sent[0, row, : len(ids)] = ids
-        sent[1, row, : len(ids)] = np.asarray(weights, np.float32).view(np.int32)
-    tokens, gamma = _on_device(sent, embedding.weight.device)
-    z = embedding(tokens)  # [N, M, D]
-    mixed: torch.Tensor = (gamma.view(torch.float32).to(z.dtype)[:, None] @ z)[:, 0]
+        tokens[row, : len(ids)] = torch.as_tensor(ids)
+        gamma[row, : len(ids)] = torch.as_tensor(weights)
+    z = embedding(tokens.to(device))  # [N, M, D]
+    mixed: torch.Tensor = (gamma.to(device, z.dtype)[:, None] @ z)[:, 0]
     return mixed
-
-
-def _on_device(numbers: Any, device: torch.device) -> torch.Tensor:
-    """Copy an array to a device, without waiting for what is computed there."""
-    tensor = torch.from_numpy(numbers)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-
-def on_host(tensor: torch.Tensor) -> Any:
-    """Copy a tensor to the host: the only place where the host waits for the device."""
-    return tensor.cpu().numpy()
 
 
 class TransformersCache:
@@ -156,7 +146,7 @@ def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCach
         )
         together.update(keys, values, number)
     # 2. Read one position behind each.
-    ends = _on_device(np.array(lengths), embeds.device)  # [N]
+    ends = torch.tensor(lengths, device=embeds.device)  # [N]
     places = torch.arange(longest + 1, device=embeds.device)  # [L + 1]
     out = network(
         inputs_embeds=embeds[:, None],

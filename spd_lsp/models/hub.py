@@ -82,11 +82,6 @@ def is_gguf_model(place: Path) -> bool:
     return place.name != VOCABULARY and not place.is_dir()
 
 
-def companion_folder(place: Path) -> Path:
-    """Return the folder of the files that come with a model: beside its GGUF file, or its own folder."""
-    return place if place.is_dir() else place.parent
-
-
 def known_languages(place: Path) -> frozenset[str] | None:
     """Return the languages of the code that the bundled model was trained on; None: a model may know any."""
     sources = _training(place).get("sources", ())

@@ -39,7 +39,7 @@ def load_vocabulary(place: Path) -> Vocabulary:
     """
     is_bundled = place.parent == starter_folder() and (place.parent / VOCABULARY).is_file()
     if is_gguf_model(place) and not is_bundled:
-        from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+        from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 
         return LlamaVocabulary(place)
     return JsonVocabulary(place if place.is_dir() else place.parent)

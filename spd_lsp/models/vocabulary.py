@@ -1,4 +1,4 @@
-"""The vocabulary of a model, and that of a tokenizer.json; `llama/vocabulary.py` reads those of GGUF files."""
+"""The vocabulary of a model, and that of a tokenizer.json; `llama/gguf_file.py` reads those of GGUF files."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ def test_llama_cpp_opens_the_file_and_predicts_what_transformers_does(published:
     """Its products have eight bits, so they agree roughly; with rows in another order they would not at all."""
     pytest.importorskip("xllamacpp")
     from spd_lsp.models.llama.engine import LlamaEngine
-    from spd_lsp.models.llama.gguf_file import LlamaModel
-    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+    from spd_lsp.models.llama.gguf_file import LlamaModel, LlamaVocabulary
 
     llama = LlamaModel(published)
     ids = LlamaVocabulary(published).encode(sources[0][:300])
@@ -34,7 +33,7 @@ def test_llama_cpp_opens_the_file_and_predicts_what_transformers_does(published:
 
 def test_llama_cpp_cuts_text_as_the_tokenizer_does(published: Path, old: Tokenizer, sources: list[str]) -> None:
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+    from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 
     text = sources[1] + "x = 12345  # größer 日本\r\n\t\n\n   "
     read = read_tokenizer(published)

@@ -1,6 +1,7 @@
-"""A GGUF file in llama.cpp: the loaded model, its token embeddings, and the header that a list of models shows.
+"""A GGUF file in llama.cpp: the loaded model, its vocabulary and token embeddings, and what its header says.
 
-A mixture needs rows of the embeddings, which are read from the file and converted.
+llama.cpp cuts text into tokens, and gives the bytes of each. A mixture needs rows of the embeddings, which are
+read from the file and converted.
 
 Legend: M ids, D width.
 """
@@ -13,6 +14,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from ctypes import c_int64, c_void_p
 from importlib.metadata import version
@@ -20,19 +22,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import platformdirs
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.first_use import first_use
+from spd_lsp.models.base import usable_cores
 from spd_lsp.models.llama.library import GgufSettings, last_error, load_library, model_settings
 from spd_lsp.models.stored import find_parts
+from spd_lsp.models.vocabulary import Vocabulary, byte_level_piece, fingerprint_of, is_byte_level
 
 _MAX_VALUE = 1 << 12  # bytes of a metadata value
 # Bytes of weights that each process reads into memory of its own. More are mapped: they open a second sooner, and
 # a second process takes next to nothing; but whoever cuts the file short while it is used ends the processes.
 _READ_BYTES = 1 << 28
 _STRING = 8  # a type of metadata values
+# Kinds of a token; it may have several.
+_UNKNOWN, _UNUSED, _NORMAL, _CONTROL, _USER_DEFINED = (1 << bit for bit in range(5))
+_MAX_PIECE = 1 << 12  # bytes
+_FILL_MARKS = (" <PRE>", " <SUF>", " <MID>")  # of Code Llama, as the converter writes them if they are text
 # llama.cpp's functions that convert a row, where they are not called `dequantize_row_` and the data type.
 _CONVERTERS = {"f16": "ggml_fp16_to_fp32_row", "bf16": "ggml_bf16_to_fp32_row"}
 
@@ -86,6 +95,76 @@ def opening(path: Path) -> Iterator[str]:
     state = f"{path} {status.st_size} {status.st_mtime_ns} {version('xllamacpp')}"
     with first_use(folder, f"the model {path.name}", state):
         yield state
+
+
+class LlamaVocabulary(Vocabulary):
+    """The vocabulary of a GGUF file, of the loaded model if there is one, or read without the weights."""
+
+    def __init__(self, path: Path) -> None:
+        with opening(path) as state:  # reading a large vocabulary takes most of a second
+            self.model = loaded.get(state) or LlamaModel(path, vocab_only=True)
+        self.library = library = self.model.library
+        self.pointer = pointer = self.model.vocabulary
+        kinds = np.array([library.llama_vocab_get_attr(pointer, i) for i in range(self.model.size)])
+        self.ids = np.flatnonzero(kinds & _UNUSED == 0).tolist()
+        if not self.ids:
+            raise UserError(f"{path} has no vocabulary; choose a file that llama.cpp's converter wrote")
+        self.marks = self._marks(kinds)
+        names = [(self._name(i), i) for i in self.ids]
+        self.pieces = self._pieces(names, (kinds & _NORMAL != 0).tolist())
+        self.fingerprint = fingerprint_of(names, self.encode)
+        self.opening = [int(library.llama_vocab_bos(pointer))] if library.llama_vocab_get_add_bos(pointer) else []
+        self.config = {
+            "model_type": self.model.metadata("general.architecture"),
+            "name": self.model.metadata("general.name") or path.stem,
+            "vocab_size": self.model.size,
+            "eos_token_id": int(library.llama_vocab_eos(pointer)),
+        }
+
+    def encode(self, text: str) -> list[int]:
+        """As in `Vocabulary`."""
+        data = text.encode("utf-8", "replace")  # llama.cpp ends the process for half of a surrogate pair
+        ids = np.empty(len(data) + 8, np.int32)  # tokens have a byte at least, but for a blank that is put first
+        count = self.library.llama_tokenize(self.pointer, data, len(data), ids.ctypes.data, len(ids), False, False)
+        found: list[int] = ids[:count].tolist()
+        return found
+
+    def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """As in `Vocabulary`. llama.cpp runs without the interpreter's lock."""
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            yield from pool.map(self.encode, texts)
+
+    def _name(self, i: int) -> str:
+        name: str = self.library.llama_vocab_get_text(self.pointer, i).decode("utf-8", "replace")
+        return name
+
+    def _marks(self, kinds: npt.NDArray[np.int64]) -> dict[str, int]:
+        """Return the tokens that mark something, by name.
+
+        llama.cpp takes some tokens of text for control tokens, too, such as `</s>` in Qwen's vocabulary.
+        """
+        library = self.library
+        is_special = (kinds & (_UNKNOWN | _CONTROL) != 0) & (kinds & (_NORMAL | _UNUSED) == 0)
+        marks = set(np.flatnonzero(is_special).tolist())
+        filling = (library.llama_vocab_fim_pre, library.llama_vocab_fim_suf, library.llama_vocab_fim_mid)
+        marks |= {i for find in filling if (i := find(self.pointer)) >= 0}
+        marks |= {i for i in np.flatnonzero(kinds & _USER_DEFINED).tolist() if self._name(i) in _FILL_MARKS}
+        names = {i: self._name(i) for i in sorted(marks)}
+        return {name.replace(" ", "▁") if name in _FILL_MARKS else name: i for i, name in names.items()}
+
+    def _pieces(self, names: Sequence[tuple[str, int]], normal: Sequence[bool]) -> list[bytes]:
+        """Return the bytes of each id up to the last one in use: some models have more embeddings than tokens."""
+        buffer = ctypes.create_string_buffer(_MAX_PIECE)
+        pieces = [b""] * (self.ids[-1] + 1)
+        marks = set(self.marks.values())
+        if is_byte_level([name for name, _ in names]):  # asking llama.cpp takes three times as long
+            for name, i in names:
+                pieces[i] = b"" if i in marks else byte_level_piece(name) if normal[i] else name.encode()
+            return pieces
+        for i in set(self.ids) - marks:
+            size = self.library.llama_token_to_piece(self.pointer, i, buffer, _MAX_PIECE, 0, True)
+            pieces[i] = ctypes.string_at(buffer, max(0, size))
+        return pieces
 
 
 class TokenEmbeddings:

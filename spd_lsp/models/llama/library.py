@@ -31,9 +31,6 @@ _INSTALL = install_command()
 _VERSION = "2026.10."  # as in pyproject.toml; the tests compare the structures with another version
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
-UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED = (
-    1 << bit for bit in range(5)
-)  # kinds of a token; it may have more
 _READ, _MAPPED = 0, 1  # modes of loading
 _ERROR = 4  # level of a log message
 _LATER = "later_fields"  # of a newer library, which must not write beyond the structure

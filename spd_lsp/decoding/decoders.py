@@ -46,7 +46,7 @@ def decoder_for(model: object, settings: Settings) -> DecodingFunction:
 def _decode_alone(
     decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Decode where no model says more than the end of the text, or than a model server's texts."""
+    """Decode by n-grams, and by the texts of a model server if there are any; no pass is counted."""
     known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
     request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)

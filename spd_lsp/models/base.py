@@ -77,15 +77,15 @@ class Engine(ABC):
     device: Any  # where the weights are
     predicts = True  # False: all tokens are alike, see `no_model.py`
     chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
-    most_prompts = 4  # that stay cached: as many files as one switches between
-    forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
+    most_prompts = 4  # cached ones: as many as the files that a person switches between
+    forks_are_free = False  # whether forks share their positions, so that each draft can have its own
     keeps_positions = True  # False: a cropped cache may be shorter, and drafts continue forks of it only
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
         self.drafts_read: dict[tuple[int, ...], Any] = {}  # caches that hold each draft, and maybe more
         self.threads = ThreadCounts(lambda step, prompt: None)
-        self.positions_read = 0  # of all prompts: what was cached is not read
+        self.positions_read = 0  # of all prompts, without cached ones
 
     @abstractmethod
     def new_cache(self) -> Any:

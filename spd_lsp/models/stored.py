@@ -113,13 +113,13 @@ def repository_file_name(repository: str, path: Path) -> str:
 
 
 def is_quantization(file: str, quantization: str) -> bool:
-    """Whether a model's name ends in a quantization. Example: `m-Q4_K_M.gguf` does in `q4_k_m`, not in `K_M`."""
+    """Whether a file has a quantization. Example: `m-Q4_K_M.gguf` has `q4_k_m`, but not `K_M`."""
     ending = rf"(?:^|[-./]){re.escape(quantization)}\.gguf$"
     return re.search(ending, whole_name(file), re.IGNORECASE) is not None
 
 
 def _hugging_face_cache() -> Path:
-    """Where Hugging Face's library keeps what it downloaded."""
+    """Return the folder in which Hugging Face's library keeps its downloads."""
     home = os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser()
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
 
@@ -131,7 +131,7 @@ def _ollama_folders() -> list[Path]:
 
 
 def _gguf_folders() -> list[Path]:
-    """Where LM Studio and llama.cpp keep files."""
+    """Return the folders in which LM Studio and llama.cpp keep files."""
     own = os.environ.get("LLAMA_CACHE") or "~/.cache/llama.cpp"
     return [Path(each).expanduser() for each in ("~/.lmstudio/models", "~/.cache/lm-studio/models", own)]
 
@@ -165,7 +165,7 @@ def _in_folders() -> Iterator[StoredModel]:
 
 
 def _in_repositories() -> Iterator[StoredModel]:
-    """Those of Hugging Face, fetched here or by its own library."""
+    """Yield models of Hugging Face, fetched by this program or by Hugging Face's library."""
     for folder in sorted(models_folder().glob("*/*")):
         yield from _of_repository(f"{folder.parent.name}/{folder.name}", folder, [folder])
     for folder in sorted(_hugging_face_cache().glob("models--*--*")):

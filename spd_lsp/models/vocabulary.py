@@ -40,8 +40,8 @@ class Vocabulary(ABC):
 
     pieces: list[bytes]  # the bytes of each id; marks have none
     marks: Mapping[str, int]  # the tokens that mark something and are not text, by name
-    opening: list[int]  # what the model was trained to read before every text, such as a begin-of-text token
-    config: Mapping[str, Any]  # what a config.json says of the model, and its `name`
+    opening: list[int]  # ids that the model was trained to read before every text, such as a begin-of-text token
+    config: Mapping[str, Any]  # the values of a config.json, and the `name` of the model
     fingerprint: str  # identifies a vocabulary and how it cuts text, in whatever format it is stored
 
     @abstractmethod

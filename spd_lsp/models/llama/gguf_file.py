@@ -1,4 +1,4 @@
-"""A GGUF file in llama.cpp: the loaded model, its vocabulary and token embeddings, and what its header says.
+"""A GGUF file in llama.cpp: the loaded model, its vocabulary and token embeddings, and its header.
 
 llama.cpp cuts text into tokens, and gives the bytes of each. A mixture needs rows of the embeddings, which are
 read from the file and converted.
@@ -35,7 +35,7 @@ from spd_lsp.models.vocabulary import Vocabulary, byte_level_piece, fingerprint_
 
 _MAX_VALUE = 1 << 12  # bytes of a metadata value
 # Bytes of weights that each process reads into memory of its own. More are mapped: they open a second sooner, and
-# a second process takes next to nothing; but whoever cuts the file short while it is used ends the processes.
+# a second process takes next to nothing; but cutting the file short while it is used ends the processes.
 _READ_BYTES = 1 << 28
 _STRING = 8  # a type of metadata values
 # Kinds of a token; it may have several.
@@ -54,7 +54,7 @@ class LlamaModel:
         self.library = library = load_library()
         self.file_size = sum(part.stat().st_size for part in find_parts(path))
         settings = model_settings(gpu_layers, vocab_only=vocab_only, mapped=self.file_size > _READ_BYTES)
-        last_error()  # of whatever was opened before
+        last_error()  # forget those of other files
         self.pointer = library.llama_model_load_from_file(str(path).encode(), settings)
         if not self.pointer:
             raise UserError(
@@ -171,7 +171,7 @@ class TokenEmbeddings:
     """The embedding of each token id, in single precision."""
 
     def __init__(self, path: Path, count: int, width: int) -> None:
-        """`count` ids, of which each has `width` numbers."""
+        """`count` ids, each with `width` numbers."""
         self.width = width
         for part in find_parts(path):
             with _header(part) as (library, header):
@@ -229,7 +229,7 @@ def describe(path: Path) -> str:
 def _header(path: Path) -> Iterator[tuple[Any, int]]:
     """Yield the library and its header of one file, which is freed afterwards."""
     library = load_library()
-    last_error()  # of whatever was read before
+    last_error()  # forget those of other files
     header = library.gguf_init_from_file(str(path).encode(), GgufSettings(no_alloc=True, ctx=None))
     if not header:
         raise UserError(f"{path} is not a usable GGUF file: {last_error()}; fetch it again")

@@ -1,8 +1,7 @@
 """All decoders by name: those of the product, the paper's with nucleus sampling, and their baselines.
 
 All have the signature of `superpose` and get the same n-grams, stop rule and ranking. In each pass those of the
-product, and what is superposed, read one position; beam search and samples one per unfinished draft, as rows of a
-batch.
+product, and what is superposed, read one position; beam search and samples one per unfinished draft.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _CANDIDATES = 50  # tokens that are drawn from at most
 
 
 class _DraftBatch:
-    """The drafts of one prompt as rows of a batch, and their cost."""
+    """The drafts of one prompt, which are read together, and their cost."""
 
     def __init__(self, model: Model, request: DecodingRequest, settings: Settings, check: Check) -> None:
         self.model = model
@@ -50,11 +49,13 @@ class _DraftBatch:
         self.passes = self.positions = 0  # positions after the prompt
 
     def prefill(self) -> list[Draft]:
-        """Read the prompt, which is one row for all drafts. -> the first tokens, best first"""
+        """Read the prompt, once for all drafts. -> the first tokens, best first"""
         self.check()
         logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
-        request = _without_first_ngrams(self.request, self.settings)
+        # By the paper's formula, the first token asks no n-grams (section 3.1).
+        ngrams = None if self.settings.interpolation == "paper" else self.request.interpolation
+        request = replace(self.request, interpolation=ngrams)
         return list(expand(logits, [Draft((), 0.0)], request, self.settings))
 
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
@@ -110,20 +111,14 @@ def sample(
         live = [_draw(options, rng) for options in batch.step(live)]
 
 
-def _without_first_ngrams(request: DecodingRequest, settings: Settings) -> DecodingRequest:
-    """The request as it is for the first token, which by the paper's formula asks no n-grams (section 3.1)."""
-    return replace(request, interpolation=None) if settings.interpolation == "paper" else request
-
-
 def sampled_drafts(
     model: Model, request: DecodingRequest, settings: Settings, check: Check, samples: int
 ) -> Iterator[DecodingResult]:
     """k drafts of each sample: the first token is drawn from the nucleus, and what follows is superposed."""
     rng = _seeded(request.prompt)
     nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
-    logits = model.prefill(request.prompt, check)
+    beginnings = _DraftBatch(model, request, nucleus, check).prefill()
     for _ in range(samples):
-        beginnings = expand(logits, [Draft((), 0.0)], _without_first_ngrams(request, settings), nucleus)
         first: dict[tuple[int, ...], Ids] = {(): np.array(_draw(beginnings, rng).ids)}
         yield superpose(model, replace(request, allowed=first.get), settings, check)
 

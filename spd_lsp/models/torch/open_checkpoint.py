@@ -60,10 +60,11 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
     is_cuda = device.type == "cuda"
     needed = memory_needed(folder, dtype.itemsize)
     free = torch.cuda.mem_get_info(device)[0] if is_cuda else free_memory()
-    has_cards = is_cuda and device.index is None and torch.cuda.device_count() > 1
-    is_spread = has_cards and free is not None and needed > free
-    if not is_spread:
-        check_memory(folder.name, needed, free, str(device))
+    cards = torch.cuda.device_count() if is_cuda and device.index is None else 1
+    is_spread = cards > 1 and free is not None and needed > free
+    if is_spread:
+        free = sum(torch.cuda.mem_get_info(number)[0] for number in range(cards))
+    check_memory(folder.name, needed, free, f"{cards} GPUs together" if is_spread else str(device))
     try:
         # 2. Load the weights.
         opened: Any = AutoModelForCausalLM.from_pretrained(

@@ -90,7 +90,8 @@ def find_ollama(name: str) -> Path:
 
 def list_models() -> list[StoredModel]:
     """Return all models found, by name."""
-    sources = (_in_repositories(), _in_ollama(), _in_folders())
+    files = (_gguf(str(path), path) for folder in _gguf_folders() for path in find_models(folder, "**/*"))
+    sources = (_in_repositories(), _in_ollama(), files)
     return [model for source in sources for model in sorted(source, key=lambda model: model.name)]
 
 
@@ -156,12 +157,6 @@ def _in_ollama() -> Iterator[StoredModel]:
                 own = {_HOST: name if namespace == _NAMESPACE else f"{namespace}/{name}"}
                 short = own.get(host, f"{host}/{namespace}/{name}")
                 yield _gguf(f"ollama:{short}:{tag}", path)
-
-
-def _in_folders() -> Iterator[StoredModel]:
-    for folder in _gguf_folders():
-        for path in find_models(folder, "**/*"):
-            yield _gguf(str(path), path)
 
 
 def _in_repositories() -> Iterator[StoredModel]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import spd_lsp
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from tests.real_models import QWEN, SMOLLM2, MissingModelError, RealModel, fetch
 
 # Tests complete with a small model that does not change when the bundled one does; child processes do, too.
@@ -42,7 +42,6 @@ class TinyModel:
         self.embedding = random.normal(size=(vocabulary, width))
         self.recurrent = random.normal(size=(width, width)) / width**0.5
         self.state = np.zeros(width)
-        self.states = [self.state]  # of the rows of a batch
         self.prompt: list[int] = []
         self.passes = 0
         self.rows = self.steps = 0
@@ -54,9 +53,7 @@ class TinyModel:
         check()
         self.passes += 1
         self.prompt, self.drafts_read = list(ids), {()}
-        logits = self.logits_after(ids)
-        self.states = [self.state]
-        return logits
+        return self.logits_after(ids)
 
     def logits_after(self, ids: Sequence[int]) -> np.ndarray:
         self.state = np.zeros_like(self.state)
@@ -64,28 +61,20 @@ class TinyModel:
             logits = self.read(self.embedding[i])
         return logits
 
-    def step(self, ids: Sequence[int], weights: np.ndarray, wanted: object = None) -> np.ndarray:
+    def step(self, ids: Sequence[int], weights: np.ndarray) -> np.ndarray:
         self.passes += 1
         self.steps += 1
         return self.read(np.asarray(weights) @ self.embedding[list(ids)])
 
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], np.ndarray]], parents: Sequence[int]) -> np.ndarray:
+    def read_drafts(self, drafts: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        assert all(draft[:-1] in self.drafts_read for draft in drafts)
+        self.drafts_read.update(drafts)
         self.passes += 1
-        self.rows += len(rows)
-        states, logits = [], []
-        for (ids, weights), parent in zip(rows, parents, strict=True):
-            self.state = self.states[parent]
-            logits.append(self.read(np.asarray(weights) @ self.embedding[list(ids)]))
-            states.append(self.state)
-        self.states = states
-        return np.stack(logits)
+        self.rows += len(drafts)
+        return [self.logits_after([*self.prompt, *draft]) for draft in drafts]
 
     def read_draft(self, draft: tuple[int, ...]) -> np.ndarray:
-        assert draft[:-1] in self.drafts_read
-        self.drafts_read.add(draft)
-        self.passes += 1
-        self.rows += 1
-        return self.logits_after([*self.prompt, *draft])
+        return self.read_drafts([draft])[0]
 
     def read(self, embedded: np.ndarray) -> np.ndarray:
         self.state = np.tanh(self.recurrent @ self.state + embedded)

@@ -1,4 +1,4 @@
-"""Completions of code for programs: the same pipeline as the server's and the command line's.
+"""Completions of code for programs, by the pipeline of the server and the command line.
 
 with spd_lsp.load() as completer:
     for completion in completer.complete(text, cursor, path="app.py"):
@@ -17,7 +17,7 @@ from spd_lsp.completion import ranking
 from spd_lsp.completion.completer import Completer as Pipeline
 from spd_lsp.completion.exclusions import exclusion_reason, language_id
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
 
 _UNNAMED = "untitled:spd_lsp"  # a text that is no file
@@ -41,10 +41,8 @@ class Completions:
     items: tuple[Completion, ...]
     reason: str = ""  # why there are none
     passes: int = 0  # forward passes of the model, the prompt's included
-    tokens: int = 0  # of the longest draft
-    seconds: float = 0.0
-    ngrams: tuple[str, ...] = ()  # tables that were asked
-    problems: tuple[str, ...] = ()  # tables that could not be, and the remedy
+    ngrams: tuple[str, ...] = ()  # tables that were used
+    problems: tuple[str, ...] = ()  # tables that could not be used, and the remedies
 
     def __iter__(self) -> Iterator[Completion]:
         return iter(self.items)
@@ -69,7 +67,7 @@ class Completer:
         self.close()
 
     def close(self) -> None:
-        """Let go of the model, which frees its memory, and of the tables."""
+        """Close the model, which frees its memory, and the tables."""
         self._open = None
 
     @property
@@ -112,17 +110,10 @@ class Completer:
         found = self._pipeline.complete(text, cursor, language, place, name=name, explicit=not while_typing)
         if block:
             found = self._pipeline.write_block(text, cursor, language, place, found, name=name)
-        # The next call knows nothing of this text: it may be about another version, or another project.
+        # Drop the text: the next call may be about another version, or another project.
         self._pipeline.update_documents({name: None})
-        return Completions(
-            tuple(map(_public, found.completions)),
-            found.reason,
-            found.passes,
-            found.tokens,
-            found.seconds,
-            found.ngrams,
-            found.problems,
-        )
+        items = tuple(map(_public, found.completions))
+        return Completions(items, found.reason, found.passes, found.ngrams, found.problems)
 
 
 def load(
@@ -137,11 +128,11 @@ def load(
     model: `starter`, `none`, a folder, a GGUF file, what `spd-lsp models` lists, or a Hugging Face id, which is
         downloaded once.
     ngrams: whether to use the tables, or the model alone.
-    report: told what takes long.
+    report: called with the progress of what takes long, such as a download.
     settings: those of editors by their Python names, such as `drafts=5` or `device="cuda"`; the configuration file
         is not read, so that a program does the same for everyone.
 
-    Raises TypeError for what is no setting, and ValueError for a value that one cannot have.
+    Raises TypeError for an unknown setting, and ValueError for a value that a setting cannot have.
     """
     for name, value in settings.items():
         if name not in FIELDS:

@@ -11,7 +11,6 @@ Legend: B prompts, k texts of each, T positions, V vocabulary.
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -31,13 +30,11 @@ from spd_lsp.decoding.superposed import (
     ranking_score,
     superposed_passes,
 )
-from spd_lsp.models.base import WeightedTokens
-from spd_lsp.models.logits import Shortlist, Wanted
-from spd_lsp.models.torch.engine import answers, superpose_embeddings
+from spd_lsp.models.torch.engine import superpose_embeddings
 from spd_lsp.ngrams.mixture import NamedNgrams, open_mixture
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
-# Of what `generate` prepares. Positions follow from the mask; types of tokens say nothing of a text alone.
+# Inputs that `generate` prepares. Positions follow from the mask; one text has one type of tokens.
 _KNOWN_INPUTS = {
     "attention_mask", "past_key_values", "logits_to_keep", "use_cache", "position_ids", "token_type_ids",
 }  # fmt: skip
@@ -78,12 +75,6 @@ def superposed_decoding(
     width = max(k, generation_config.num_beams or 1)
     input_ids = input_ids[::width]  # `generate` has repeated them
     rows = _PromptRows(model, input_ids, model_kwargs)
-    positions = getattr(model.config, "max_position_embeddings", None)
-    if positions and generation_config.max_length > positions:
-        warnings.warn(
-            f"texts of {generation_config.max_length} tokens were asked for; this model was made for {positions}",
-            stacklevel=2,
-        )
     settings = Settings(
         drafts=k,
         max_tokens=generation_config.max_length - input_ids.shape[1],
@@ -112,17 +103,17 @@ def superposed_decoding(
 
 
 def _decode(rows: _PromptRows, decodings: Sequence[Decoding]) -> list[DecodingResult]:
-    """The drafts of each prompt; a pass reads the next position of all that are not finished."""
+    """Return the drafts of each prompt; a pass reads the next position of all that are not finished."""
     states = [advance(decoding, None) for decoding in decodings]
     logits = rows.prefill()
     while True:
-        for number, (wanted, _) in enumerate(states):
-            if wanted is not None:
+        for number, (following, _) in enumerate(states):
+            if following is not None:
                 states[number] = advance(decodings[number], logits[number])
         finished = [result for _, result in states if result is not None]
         if len(finished) == len(states):
             return finished
-        logits = rows.step([wanted for wanted, _ in states])
+        logits = rows.step([following for following, _ in states])
 
 
 class _PromptRows:
@@ -142,49 +133,43 @@ class _PromptRows:
         self.takes_positions = "position_ids" in parameters
         self.last_only = {"logits_to_keep": 1} if "logits_to_keep" in parameters else {}
 
-    def prefill(self) -> list[Floats | Shortlist]:
-        """Read all prompts in one pass; the logits after each [V]."""
+    def prefill(self) -> list[Floats]:
+        """Read all prompts in one pass; return the logits after each [V]."""
         positions = (self.mask.cumsum(-1) - 1).clamp(min=0)  # [B, T]
-        rows = self._run(positions, input_ids=self.input_ids, **self.last_only)
-        [logits] = answers([rows], [None])  # [B, V]
-        return list(logits)
+        return self._run(positions, input_ids=self.input_ids, **self.last_only)
 
-    def step(self, passes: Sequence[NextPass | None]) -> list[Floats | Shortlist]:
-        """Read one more position of each prompt, and select what is wanted; of those that need none, anything."""
-        mixtures: list[WeightedTokens] = [
+    def step(self, passes: Sequence[NextPass | None]) -> list[Floats]:
+        """Read one more position of each prompt; return the logits after it [V]. None: any position will do."""
+        mixtures: list[tuple[Sequence[int], Floats]] = [
             ([0], np.ones(1)) if one is None or one.weights is None else (one.ids, one.weights) for one in passes
         ]
         embeds = superpose_embeddings(self.model, mixtures).to(self.model.device)  # [B, D]
         positions = self.mask.sum(-1, keepdim=True)  # [B, 1]
         self.mask = torch.cat([self.mask, torch.ones_like(self.mask[:, :1])], dim=1)
-        rows = self._run(positions, inputs_embeds=embeds[:, None])
-        return answers(torch.split(rows, 1), [one.wanted if one and one.wanted else Wanted(1) for one in passes])
+        return self._run(positions, inputs_embeds=embeds[:, None])
 
-    def _run(self, positions: torch.Tensor, **inputs: Any) -> torch.Tensor:
-        """One pass; the logits after each prompt [B, V]."""
+    def _run(self, positions: torch.Tensor, **inputs: Any) -> list[Floats]:
+        """Compute one pass; return the logits after each prompt [V]."""
         if self.takes_positions:
             inputs["position_ids"] = positions
         if self.is_padded:
             inputs["attention_mask"] = self.mask
         out = self.model(**inputs, past_key_values=self.cache, use_cache=True)
-        logits: torch.Tensor = out.logits[:, -1]
-        return logits
+        return list(out.logits[:, -1].float().cpu().numpy())
 
 
 def _request(
     prompt: Sequence[int], eos: Sequence[int], criteria: Sequence[Criterion], ngrams: Interpolation | None
 ) -> DecodingRequest:
-    """What to continue, and when a text is finished: by its last token, or what the caller asks of all of it."""
+    """Return what to continue; a text is finished by its last token, or by a criterion of the caller."""
 
     def stop(ids: tuple[int, ...]) -> bool:
-        return ids[-1] in eos or (bool(criteria) and _is_met(criteria, [*prompt, *ids]))
+        if ids[-1] in eos or not criteria:
+            return ids[-1] in eos
+        text = torch.tensor([[*prompt, *ids]])
+        return any(bool(torch.as_tensor(criterion(text, None)).all()) for criterion in criteria)
 
     return DecodingRequest(prompt, stop, prompt, ngrams)
-
-
-def _is_met(criteria: Sequence[Criterion], ids: Sequence[int]) -> bool:
-    text = torch.tensor([ids])
-    return any(bool(torch.as_tensor(criterion(text, None)).all()) for criterion in criteria)
 
 
 def _as_sequences(prompts: torch.Tensor, results: Sequence[DecodingResult], padding: int) -> torch.Tensor:
@@ -199,14 +184,14 @@ def _as_sequences(prompts: torch.Tensor, results: Sequence[DecodingResult], padd
 def _check_supported(
     model: Any, input_ids: torch.Tensor, processors: Sequence[Any], model_kwargs: dict[str, Any]
 ) -> None:
-    """Raise ValueError for what would be left out without a word."""
+    """Raise ValueError for models and arguments that would be ignored."""
     if model.config.is_encoder_decoder:
         raise ValueError("superposed decoding needs a causal model, found one with an encoder")
     if "past_key_values" not in inspect.signature(model.forward).parameters:
         raise ValueError("superposed decoding needs a model with a cache of keys and values; choose another one")
     if not input_ids.shape[1]:
         raise ValueError("superposed decoding starts from token ids; pass input_ids, not inputs_embeds")
-    # Those that only change how tokens are drawn have no part in it: checkpoints come with them.
+    # Checkpoints come with processors that only change how tokens are drawn; nothing is drawn here.
     names = [type(one).__name__ for one in processors if not type(one).__name__.endswith("LogitsWarper")]
     if names:
         raise ValueError(
@@ -214,10 +199,6 @@ def _check_supported(
             "switch it off, such as by repetition_penalty=1.0"
         )
     cache = model_kwargs.get("past_key_values")
-    if getattr(cache, "offloading", False) and model.device.type == "cpu":
-        raise ValueError(
-            "an offloaded cache needs CUDA, and this model is on the CPU; choose another cache_implementation"
-        )
     if cache is not None and cache.get_seq_length():
         raise ValueError("superposed decoding reads the prompt itself; pass no past_key_values")
     others = [name for name, value in model_kwargs.items() if value is not None and name not in _KNOWN_INPUTS]
@@ -226,5 +207,5 @@ def _check_supported(
 
 
 def _as_list(ids: Any) -> list[int]:
-    """Token ids that may be None, one or several."""
+    """Return token ids that may be None, one or several as a list."""
     return [] if ids is None else np.atleast_1d(np.asarray(ids)).tolist()

@@ -17,7 +17,7 @@ from spd_lsp.command_options import model_option, print_status, with_settings
 from spd_lsp.commands import skipped_files
 from spd_lsp.commands.ngrams import ask, load_tokens, open_registry
 from spd_lsp.extras import install_command
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.output.progress import ReportProgress, format_count, progress
 from spd_lsp.settings import Settings
 

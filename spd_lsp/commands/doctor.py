@@ -22,7 +22,7 @@ from spd_lsp.commands.ngram_listing import megabytes, missing_sources
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.config_file import config_path
-from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
+from spd_lsp.models.hub import absolute_model_name, locate
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import FIELDS, Settings
 

@@ -14,16 +14,21 @@ from ngram_builders.errors import UserError
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.config_file import config_path
 from spd_lsp.extras import install_command, missing_for_models
-from spd_lsp.models.checkpoint.download import fetch, list_files
-from spd_lsp.models.checkpoint.gguf_parts import whole_name
-from spd_lsp.models.checkpoint.hub import STARTER
-from spd_lsp.models.checkpoint.limits import free_gpu_memory, free_memory, memory_needed
-from spd_lsp.models.checkpoint.recommended import RecommendedModel, read_table, recommend
-from spd_lsp.models.checkpoint.stored_models import (
+from spd_lsp.models.fitting import (
+    RecommendedModel,
+    free_gpu_memory,
+    free_memory,
+    memory_needed,
+    read_table,
+    recommend,
+)
+from spd_lsp.models.hub import STARTER, fetch, list_files
+from spd_lsp.models.stored import (
     StoredModel,
     list_models,
     repository_file_name,
     searched_folders,
+    whole_name,
 )
 from spd_lsp.output.printable import as_json
 from spd_lsp.output.progress import format_bytes, progress

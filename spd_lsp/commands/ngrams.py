@@ -14,7 +14,7 @@ import click
 from ngram_builders.errors import UserError
 from spd_lsp.command_options import model_option, print_status, with_settings
 from spd_lsp.commands.ngram_listing import assignment_lines, details, language_line, list_line, workspace_line
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def open_registry(settings: Settings) -> Registry:
 def load_tokens(model: str) -> ModelTokenizer:
     """The tokenizer of a model, which is fetched if its name says so."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.hub import locate
 
     return ModelTokenizer(locate(model))
 

@@ -15,7 +15,7 @@ from spd_lsp.command_options import with_settings
 from spd_lsp.commands.build_ngrams import count, describe_build
 from spd_lsp.commands.ngram_listing import missing_sources
 from spd_lsp.commands.ngrams import help_example, load_tokens, open_registry
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.output.progress import progress
 from spd_lsp.settings import Settings

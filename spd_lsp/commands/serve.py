@@ -17,7 +17,7 @@ from spd_lsp.command_options import Choices, model_options, print_status, settin
 from spd_lsp.commands.ngrams import open_registry
 from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
 from spd_lsp.config_file import config_path
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import Settings
 
 _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors of a shared server cannot change

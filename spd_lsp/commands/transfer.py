@@ -10,7 +10,7 @@ from ngram_builders.errors import UserError
 from spd_lsp.command_options import print_status, with_settings
 from spd_lsp.commands.ngram_listing import details, megabytes
 from spd_lsp.commands.ngrams import help_example, load_tokens, open_registry
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings
 

@@ -17,7 +17,7 @@ import numpy as np
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
 from spd_lsp.completion.offer import OfferInputs, can_be_inserted
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.decoding.superposed import DecodingRequest, Draft, expand, wanted_after
+from spd_lsp.decoding.superposed import DecodingRequest, Draft, expand
 from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
@@ -82,7 +82,7 @@ def write_block(
                 line_score = draft.score
                 line = len(draft.ids)
             check()
-            logits = model.step(draft.ids[-1:], _ALONE, wanted_after([draft], request, settings))
+            logits = model.step(draft.ids[-1:], _ALONE)
         raise AssertionError("the length is limited")
     finally:
         model.crop(len(request.prompt))

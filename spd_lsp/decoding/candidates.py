@@ -1,4 +1,4 @@
-"""Combine the model and the n-grams by the paper's formula, where n-grams choose among the model's top tokens.
+"""From logits to candidate tokens, and the paper's formula, where n-grams choose among the model's top tokens.
 
 In: logits and the histories of drafts. Out: tokens and their log p_f.
 
@@ -7,13 +7,13 @@ Legend: K histories, R the model's candidate tokens, C those of model and n-gram
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.models.logits import Shortlist, top, top_allowed
 from spd_lsp.settings import Settings
 
 Histories = Sequence[Sequence[int]] | Ids
@@ -23,6 +23,7 @@ LOG_DELTA = -200.0  # delta, the penalty of a draft whose n-grams know none of t
 # that there are always k drafts, each with a finite score.
 LOG_FLOOR = -1e6
 TINY = 1e-300  # below any probability of interest; its logarithm is finite
+TOP_PARTS = 32  # parts into which `top` cuts a vocabulary to find a floor under the largest values
 
 
 class Interpolation(Protocol):
@@ -31,31 +32,20 @@ class Interpolation(Protocol):
     def __call__(self, histories: Histories, candidates: Ids) -> Floats:
         """Return p_ngram of each of R candidates after each of K histories: [K, R], 0 where nothing is known."""
 
-    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
-        """Mix probabilities p [R] or [K, R] with the counts of each history: [K, R]."""
-
-    def successors(self, histories: Histories, n: int) -> Ids:
-        """Return up to n likely next tokens of each history."""
-
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
-        """Return the n likeliest tokens by p [V] and all `successors`, and `mix` of them: [C], [K, C].
+        """Return the n likeliest tokens by p [V] and n likely successors of each history: ids [C].
 
-        Tokens whose p is negative are not allowed.
+        And their p mixed with the counts of each history: [K, C]. Tokens whose p is negative are not allowed.
         """
 
 
 def top_candidates(
-    logits: Floats | Shortlist, settings: Settings, allowed: Ids | None = None, *, is_first: bool = False
+    logits: Floats, settings: Settings, allowed: Ids | None = None, *, is_first: bool = False
 ) -> tuple[Ids, Floats]:
     """Return the model's top R tokens, among those allowed, and their log p_theta: [R], [R].
 
     Renormalised over the top R of all; for the first token, which is given to be one of those allowed, over these.
     """
-    if isinstance(logits, Shortlist):  # any token may follow
-        scaled = logits.logits[: logits.n].astype(np.float64) / settings.temperature
-        return logits.ids[: logits.n], logits.logits[: logits.n] / settings.temperature - np.logaddexp.reduce(
-            scaled
-        )
     candidates = top_allowed(logits, settings.candidates, allowed)
     support = candidates if allowed is None or is_first else top(logits, settings.candidates)
     scaled = logits[support].astype(np.float64) / settings.temperature
@@ -73,3 +63,44 @@ def fuse(logp: Floats, p_ngram: Floats, alpha: float) -> Floats:
     penalty = np.where(known.any(axis=1, keepdims=True), LOG_FLOOR, LOG_DELTA)  # [K, 1]
     log_ngram = np.log(p_ngram, out=np.zeros_like(p_ngram), where=known)
     return np.asarray((1 - alpha) * logp + np.where(known, alpha * log_ngram, penalty))
+
+
+def log_softmax(x: Floats) -> Floats:
+    """Return the logarithm of the softmax along the last axis, in double precision. [..., V] -> [..., V]."""
+    shifted = np.asarray(x, dtype=np.float64) - np.max(x, axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def log_z(logits: Floats, tau: float) -> float:
+    """Return the logarithm of sum_x exp(logit_x / tau), summed in the logits' own precision. [V] -> one number."""
+    peak = logits.max()
+    shifted = logits - peak
+    if tau != 1:
+        shifted /= tau
+    return math.log(np.exp(shifted, out=shifted).sum()) + float(peak) / tau
+
+
+def top(x: Floats, n: int) -> Ids:
+    """Return the places of the n largest values, largest first, equals by place. [N] -> [n]."""
+    n = min(n, len(x))
+    floor = x.min() if n == len(x) else _floor_under(x, n)
+    # All that reach the floor take part: how a partition cuts between equals is not defined.
+    places = np.flatnonzero(x >= floor)
+    return places[np.argsort(-x[places], kind="stable")][:n].astype(np.int64, copy=False)
+
+
+def _floor_under(x: Floats, n: int) -> Any:
+    """Return a value that at least n of x reach, and not many more: the n-th largest of the parts' maxima.
+
+    This is several times faster than partitioning a whole vocabulary.
+    """
+    parts = len(x) // TOP_PARTS
+    if parts < 4 * n:
+        return np.partition(x, len(x) - n)[len(x) - n]
+    maxima = x[: parts * TOP_PARTS].reshape(TOP_PARTS, parts).max(axis=0)  # [parts]
+    return np.partition(maxima, parts - n)[parts - n]
+
+
+def top_allowed(logits: Floats, n: int, allowed: Ids | None) -> Ids:
+    """Return the n likeliest tokens, among the allowed ones if not all are. [V] -> [n]."""
+    return top(logits, n) if allowed is None else allowed[top(logits[allowed], n)]

@@ -1,4 +1,4 @@
-"""The decoders a user can choose between, all with the signature of `superpose`; without a model, too.
+"""The decoders that a user can choose, all with the signature of `superpose`; they work without a model, too.
 
 Shapes: K drafts, C candidate tokens, V vocabulary.
 """
@@ -14,12 +14,11 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
+from spd_lsp.decoding.candidates import TINY, Histories, Interpolation, top
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
-from spd_lsp.models.logits import top
 from spd_lsp.settings import Settings
 
-_LIKELIER = 2.0  # than tokens of which nothing is known
+_LIKELIER = 2.0  # than tokens that neither n-grams nor texts know
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
@@ -37,7 +36,7 @@ def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
 
 
 def decoder_for(model: object, settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name; where no model predicts, n-grams alone are asked, at no pass."""
+    """Return the decoder that the settings name; without a model, one that asks n-grams alone, at no pass."""
     if getattr(model, "is_of_server", False):
         return partial(_decode_alone, partial(best_first, read_all=True))
     chosen = best_first if settings.decoder == "best-first" else superpose
@@ -47,7 +46,7 @@ def decoder_for(model: object, settings: Settings) -> DecodingFunction:
 def _decode_alone(
     decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Decode where all logits are alike, but for the end of text's, and those of a server's texts, if any."""
+    """Decode by n-grams, and by the texts of a model server if there are any; no pass is counted."""
     known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
     request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)
@@ -56,7 +55,7 @@ def _decode_alone(
 
 @dataclass(frozen=True, slots=True)
 class _KnownAlone:
-    """N-grams and a server's texts, as `Interpolation`: a draft ends where neither knows anything."""
+    """N-grams and a server's texts as an `Interpolation`: a draft ends where neither knows a next token."""
 
     ngrams: Interpolation | None
     end_of_text: int
@@ -66,26 +65,15 @@ class _KnownAlone:
             return np.zeros((len(histories), len(candidates)))
         return self.ngrams(histories, candidates)
 
-    def mix(self, histories: Histories, candidates: Ids, p: Floats) -> Floats:
-        """Without n-grams, what the model says."""
-        if self.ngrams is None:
-            return np.broadcast_to(p, (len(histories), len(candidates)))
-        return self.ngrams.mix(histories, candidates, p)
-
-    def successors(self, histories: Histories, n: int) -> Ids:
-        """What n-grams know to follow."""
-        return np.empty(0, np.int64) if self.ngrams is None else self.ngrams.successors(histories, n)
-
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
-        """Without tokens that no history's n-grams know, and that are no likelier than any other."""
-        floor = _LIKELIER * p[p >= 0].min(initial=1.0)
+        """Mix as usual, and leave out tokens that are in no history's n-grams and no likelier than any other."""
         if self.ngrams is None:
             candidates = top(p, n)
             p_f = np.broadcast_to(p[candidates], (len(histories), len(candidates)))
-            known = p[candidates] > floor
+            known = np.zeros(len(candidates), bool)
         else:
             candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
             known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
-            known |= p[candidates] > floor
+        known |= p[candidates] > _LIKELIER * p[p >= 0].min(initial=1.0)
         nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
         return (candidates[known], p_f[:, known]) if known.any() else nothing

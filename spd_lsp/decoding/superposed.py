@@ -23,14 +23,12 @@ import heapq
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
-from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, top_candidates
-from spd_lsp.models.logits import Shortlist, Wanted, log_z, top_allowed
+from spd_lsp.decoding.candidates import TINY, Interpolation, fuse, log_z, top_allowed, top_candidates
 from spd_lsp.settings import Settings
 
 OPTIONS_PER_DRAFT = 4  # options examined per draft, even after enough drafts were found to continue
@@ -60,17 +58,8 @@ class Model(Protocol):
     def prefill(self, ids: Sequence[int], check: Callable[[], None]) -> Floats:
         """Read a prompt, as far as it is not cached; `check` may raise to cancel. -> [V]"""
 
-    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Floats | Shortlist:
-        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]
-
-        Or what is wanted of the logits, if the model can select that.
-        """
-
-    def step_rows(self, rows: Sequence[tuple[Sequence[int], Floats]], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows, in one pass; a row holds the arguments of `step`. -> [N, V]
-
-        Row i continues row parents[i] of the call before; after a prefill all rows continue row 0.
-        """
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position: the embeddings of `ids` mixed by `weights`, which sum to 1. -> [V]"""
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read a draft's last token; the rest of it was read since the prefill, in any order. -> [V]"""
@@ -109,11 +98,10 @@ class NextPass(NamedTuple):
 
     ids: Sequence[int]
     weights: Floats | None = None  # None: a prompt, as far as it is not cached
-    wanted: Wanted | None = None  # of the logits; None: all of them
 
 
-# Says what each pass reads, and is sent its logits [V], or what is wanted of them.
-Decoding = Generator[NextPass, Floats | Shortlist, DecodingResult]
+# Yields what each pass reads, and is sent its logits [V].
+Decoding = Generator[NextPass, Floats, DecodingResult]
 
 
 def superpose(
@@ -127,24 +115,18 @@ def superpose(
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
     """
-    return run_passes(model, superposed_passes(request, settings, width), check)
-
-
-def run_passes(model: Model, decoding: Decoding, check: Callable[[], None]) -> DecodingResult:
-    """Compute the passes of a decoding one by one."""
-    wanted, result = advance(decoding, None)
+    decoding = superposed_passes(request, settings, width)
+    following, result = advance(decoding, None)
     while result is None:
-        assert wanted is not None
+        assert following is not None
         check()
-        ids, weights, selected = wanted
-        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights, selected)
-        wanted, result = advance(decoding, logits)
+        ids, weights = following
+        logits = model.prefill(ids, check) if weights is None else model.step(ids, weights)
+        following, result = advance(decoding, logits)
     return result
 
 
-def advance(
-    decoding: Decoding, logits: Floats | Shortlist | None
-) -> tuple[NextPass | None, DecodingResult | None]:
+def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None, DecodingResult | None]:
     """Send the logits of a pass (None before the first); return the next pass, or the result."""
     try:
         return (next(decoding) if logits is None else decoding.send(logits)), None
@@ -152,37 +134,25 @@ def advance(
         return None, done.value
 
 
-def superposed_passes(
-    request: DecodingRequest,
-    settings: Settings,
-    width: int = 0,
-    *,
-    first: Callable[[Floats], Iterable[Draft]] | None = None,
-    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
-) -> Decoding:
-    """Superposed Decoding itself, whoever computes the passes.
-
-    `first` begins the drafts, given the prompt's logits [V]; `kept` chooses which of them, that come best first, a
-    reset goes on from. `nucleus.py` draws both.
-    """
+def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
+    """Run Superposed Decoding: yield each pass, be sent its logits, and return the drafts."""
     k = settings.drafts
     ranking = settings.ranking
     logits = yield NextPass(request.prompt)
-    assert isinstance(logits, np.ndarray), "nothing was selected of a prompt's logits"
-    options = first(logits) if first else first_drafts(logits, request, settings, width)
+    options = first_drafts(logits, request, settings, width)
     live, ended = select_drafts(options, request, settings, width)
     finished = rank_drafts(ended, ranking, request.text_of)
     intermediate: list[Draft] = []
     passes, rows = 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = [kept(live)]  # section 5.3: one draft continues alone, from a cache of its own tokens
+            live = live[:1]  # section 5.3: one draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
             rows += passes
         else:
             rows += 1
             ids = [draft.ids[-1] for draft in live]
-            logits = yield NextPass(ids, _superposition_weights(live), wanted_after(live, request, settings))
+            logits = yield NextPass(ids, _superposition_weights(live))
         passes += 1
         intermediate += live
         live, ended = select_drafts(expand(logits, live, request, settings), request, settings, width)
@@ -215,73 +185,41 @@ def _superposition_weights(live: Sequence[Draft]) -> Floats:
     return np.array([p_i / total for p_i in p])  # [K]
 
 
-def wanted_after(live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Wanted | None:
-    """What `expand` needs of the logits that follow; None, all of them, where only some tokens may follow."""
-    if any(request.allowed(draft.ids) is not None for draft in live):
-        return None
-    wanted = Wanted(settings.candidates, settings.temperature)
-    if (ngrams := request.interpolation) is None or settings.interpolation != "linear":
-        return wanted
-    return wanted._replace(asked=lambda: ngrams.successors(_ngram_histories(request, live), settings.candidates))
-
-
-def expand(
-    logits: Floats | Shortlist, live: Sequence[Draft], request: DecodingRequest, settings: Settings
-) -> Iterator[Draft]:
+def expand(logits: Floats, live: Sequence[Draft], request: DecodingRequest, settings: Settings) -> Iterator[Draft]:
     """Yield the K x C continuations, best first, from the logits [V] that all live drafts share."""
-    groups = _by_allowed(live, request)
+    # Drafts that any id may follow are expanded together, each of those that still spell what is typed alone.
+    allowed = [request.allowed(draft.ids) for draft in live]
+    free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]
+    groups: list[tuple[Ids | None, list[Draft]]] = [(None, free)] if free else []
+    groups += [(ids, [draft]) for draft, ids in zip(live, allowed, strict=True) if ids is not None]
     options = [_expand_alike(logits, *group, request, settings) for group in groups]
     return options[0] if len(options) == 1 else heapq.merge(*options, key=lambda draft: -draft.score)
 
 
-def _by_allowed(live: Sequence[Draft], request: DecodingRequest) -> list[tuple[Ids | None, list[Draft]]]:
-    """Group drafts that any id may follow; each of those that still spell what is typed is a group of its own."""
-    allowed = [request.allowed(draft.ids) for draft in live]
-    free = [draft for draft, ids in zip(live, allowed, strict=True) if ids is None]
-    bound = [(ids, [draft]) for draft, ids in zip(live, allowed, strict=True) if ids is not None]
-    return [*([(None, free)] if free else []), *bound]
-
-
 def _expand_alike(
-    logits: Floats | Shortlist,
-    allowed: Ids | None,
-    live: Sequence[Draft],
-    request: DecodingRequest,
-    settings: Settings,
+    logits: Floats, allowed: Ids | None, live: Sequence[Draft], request: DecodingRequest, settings: Settings
 ) -> Iterator[Draft]:
-    """Yield the continuations of drafts that the same ids may follow."""
-    histories = _ngram_histories(request, live)  # [K, 8]
-    is_first = not live[0].ids
-    ids, log_p_f = _score_logits(logits, histories, request.interpolation, settings, allowed, is_first=is_first)
-    return _best_expansions(live, ids, log_p_f)
-
-
-def _score_logits(
-    logits: Floats | Shortlist,
-    histories: Ids,
-    interpolation: Interpolation | None,
-    settings: Settings,
-    allowed: Ids | None,
-    *,
-    is_first: bool = True,
-) -> tuple[Ids, Floats]:
-    """Score candidates, given all logits [V]. -> ids [C] and log p_f [K, C], or [1, C] without n-grams.
+    """Yield the continuations of drafts that the same ids may follow (None: any), from logits [V].
 
     The first token's probability is given that what is typed follows. Those of later ones are not: a draft that
     spells it in an unlikely way becomes unlikely.
     """
-    if interpolation is not None and settings.interpolation == "linear":
-        return _mix_candidates(logits, histories, interpolation, settings, allowed, is_first=is_first)
-    candidates, log_p = top_candidates(logits, settings, allowed, is_first=is_first)  # [C], [C]
-    if interpolation is None:
-        return candidates, log_p[None]
-    return candidates, fuse(log_p, interpolation(histories, candidates), settings.alpha)
+    before = (*_PADDING, *request.history)
+    histories = np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)  # [K, 8]
+    is_first = not live[0].ids
+    ngrams = request.interpolation
+    if ngrams is not None and settings.interpolation == "linear":
+        ids, log_p_f = _mix_candidates(logits, histories, ngrams, settings, allowed, is_first=is_first)
+    else:
+        ids, log_p = top_candidates(logits, settings, allowed, is_first=is_first)  # [C], [C]
+        log_p_f = log_p[None] if ngrams is None else fuse(log_p, ngrams(histories, ids), settings.alpha)
+    return _best_expansions(live, ids, log_p_f)
 
 
 def _mix_candidates(
-    logits: Floats | Shortlist,
+    logits: Floats,
     histories: Ids,
-    interpolation: Interpolation,
+    ngrams: Interpolation,
     settings: Settings,
     allowed: Ids | None,
     *,
@@ -292,48 +230,22 @@ def _mix_candidates(
     The paper lets n-grams choose among the model's top tokens only, but a small model has rarely seen the names
     that a repository uses. Logits [V], shared by all drafts -> ids [C], log p_f [K, C].
     """
-    if isinstance(logits, Shortlist):  # any token may follow
-        candidates, places = np.unique(logits.ids, return_index=True)
-        p_f = interpolation.mix(histories, candidates, logits.probabilities(settings.temperature)[places])
-        return candidates, np.log(np.maximum(p_f, TINY))
-    p = _softmax(logits, settings.temperature)  # [V]
-    asked = p if allowed is None else _mask_disallowed(p, allowed)
-    candidates, p_f = interpolation.mix_top(histories, asked, settings.candidates)
-    if allowed is not None and is_first:
-        p_f = _condition_on_allowed(p_f, p[allowed].sum() - p[candidates].sum())
-    return candidates, np.log(np.maximum(p_f, TINY))
-
-
-def _condition_on_allowed(p_f: Floats, others: Floats) -> Floats:
-    """Condition probabilities on the next token being allowed: all allowed ones begin with the text already typed.
-
-    `others`: p of the allowed tokens that are not candidates, by the model alone, [K, 1] or one. [K, C] -> [K, C].
-    """
-    total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
-    return np.asarray(p_f / np.maximum(total, TINY))
-
-
-def _softmax(logits: Floats, tau: float) -> Floats:
-    """The probabilities of all tokens, in the logits' own precision. [V] -> [V]."""
-    p = logits - logits.max()
-    if tau != 1:
-        p /= tau
+    # 1. The softmax, in the logits' own precision.
+    p = (logits - logits.max()) / settings.temperature  # [V]
     np.exp(p, out=p)
     p /= p.sum()
-    return np.asarray(p)
-
-
-def _mask_disallowed(p: Floats, allowed: Ids) -> Floats:
-    """Probabilities [V] with -1 for all tokens that are not allowed."""
-    kept = np.full_like(p, -1)
-    kept[allowed] = p[allowed]
-    return kept
-
-
-def _ngram_histories(request: DecodingRequest, live: Sequence[Draft]) -> Ids:
-    """Return the last tokens of each draft and the text before it, padded with -1. -> [K, 8]"""
-    before = (*_PADDING, *request.history)
-    return np.array([(*before, *draft.ids)[-_MAX_CONTEXT:] for draft in live], dtype=np.int64)
+    # 2. The mixture, of allowed tokens only.
+    offered = p
+    if allowed is not None:
+        offered = np.full_like(p, -1)
+        offered[allowed] = p[allowed]
+    candidates, p_f = ngrams.mix_top(histories, offered, settings.candidates)  # [C], [K, C]
+    # 3. The first token is given to be an allowed one. Of those that are no candidates, p is the model's alone.
+    if allowed is not None and is_first:
+        others = p[allowed].sum() - p[candidates].sum()
+        total = p_f.sum(axis=1, keepdims=True) + np.maximum(others, 0)
+        p_f = p_f / np.maximum(total, TINY)
+    return candidates, np.log(np.maximum(p_f, TINY))
 
 
 def _best_expansions(live: Sequence[Draft], candidates: Ids, log_p_f: Floats) -> Iterator[Draft]:
@@ -396,14 +308,11 @@ def rank_drafts(drafts: Iterable[Draft], ranking: str, text_of: TextOf) -> list[
     by_text: dict[Hashable, Draft] = {}
     for draft in ranked:
         text = text_of(draft.ids)
-        best = by_text.get(text)
-        by_text[text] = _merge(best, draft) if best else draft
+        if best := by_text.get(text):  # the likeliest one with this text
+            by_text[text] = Draft(best.ids, float(np.logaddexp(best.score, draft.score)))
+        else:
+            by_text[text] = draft
     return sorted(by_text.values(), key=lambda draft: -draft.score)
-
-
-def _merge(best: Draft, other: Draft) -> Draft:
-    """Add the probability of a draft to that of the likeliest one with the same text."""
-    return Draft(best.ids, float(np.logaddexp(best.score, other.score)))
 
 
 def is_done(live: Sequence[Draft], finished: Sequence[Draft], k: int, ranking: str) -> bool:

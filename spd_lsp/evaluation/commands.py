@@ -220,7 +220,7 @@ def paper(repos: tuple[Path, ...], model: str, device: str, parts: tuple[str, ..
     """
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.evaluation.paper import PARTS, paper_tables, read_passages
-    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.hub import locate
     from spd_lsp.models.load import load
 
     if unknown := [part for part in parts if part not in PARTS]:

@@ -1,21 +1,23 @@
 """All decoders by name: those of the product, the paper's with nucleus sampling, and their baselines.
 
 All have the signature of `superpose` and use the same n-grams, stop rule and ranking. A pass of the product's
-decoders reads one position. A pass of beam search or sampling reads one per unfinished draft, as rows of a batch.
+decoders reads one position. A pass of beam search or sampling reads one per unfinished draft.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from ngram_builders.arrays import Ids
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
-from spd_lsp.decoding.nucleus import draw, nucleus_superposed, sampled_resets, seeded, without_first_ngrams
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
@@ -25,22 +27,25 @@ from spd_lsp.decoding.superposed import (
     is_done,
     rank_drafts,
     select_drafts,
+    superpose,
 )
+from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-_WHOLE = np.ones(1)  # a row's token is not mixed with others
+_TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
+_TEMPERATURE = 0.6  # likewise
+_CANDIDATES = 50  # tokens that are drawn from at most
 
 
 class _DraftBatch:
-    """The drafts of one prompt as rows of a batch, and their cost."""
+    """The drafts of one prompt, which are read together, and their cost."""
 
     def __init__(self, model: Model, request: DecodingRequest, settings: Settings, check: Check) -> None:
         self.model = model
         self.request = request
         self.settings = settings
         self.check = check
-        self.rows: dict[tuple[int, ...], int] = {(): 0}  # of the drafts of the last pass
         self.passes = self.positions = 0  # positions after the prompt
 
     def prefill(self) -> list[Draft]:
@@ -48,15 +53,15 @@ class _DraftBatch:
         self.check()
         logits = self.model.prefill(self.request.prompt, self.check)
         self.passes = 1
-        request = without_first_ngrams(self.request, self.settings)
+        # By the paper's formula, the first token asks no n-grams (section 3.1).
+        ngrams = None if self.settings.interpolation == "paper" else self.request.interpolation
+        request = replace(self.request, interpolation=ngrams)
         return list(expand(logits, [Draft((), 0.0)], request, self.settings))
 
     def step(self, live: Sequence[Draft]) -> list[Iterator[Draft]]:
         """Read the last token of each draft. -> its continuations by its own logits, best first"""
         self.check()
-        parents = [self.rows[draft.ids[:-1]] for draft in live]
-        logits = self.model.step_rows([(draft.ids[-1:], _WHOLE) for draft in live], parents)  # [N, V]
-        self.rows = {draft.ids: row for row, draft in enumerate(live)}
+        logits = cast(Engine, self.model).read_drafts([draft.ids for draft in live])  # N times [V]
         self.passes += 1
         self.positions += len(live)
         return [expand(row, [one], self.request, self.settings) for one, row in zip(live, logits, strict=True)]
@@ -93,9 +98,9 @@ def sample(
 ) -> tuple[_DraftBatch, list[Draft]]:
     """Draw k samples, seeded by the prompt; equal samples are kept."""
     batch = _DraftBatch(model, request, settings, check)
-    rng = seeded(request.prompt)
+    rng = _seeded(request.prompt)
     first = batch.prefill()
-    live = [draw(first, rng) for _ in range(settings.drafts)]
+    live = [_draw(first, rng) for _ in range(settings.drafts)]
     done: list[Draft] = []
     while True:
         ends = [len(draft.ids) == settings.max_tokens or request.stop(draft.ids) for draft in live]
@@ -103,7 +108,32 @@ def sample(
         live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
             return batch, done
-        live = [draw(options, rng) for options in batch.step(live)]
+        live = [_draw(options, rng) for options in batch.step(live)]
+
+
+def sampled_drafts(
+    model: Model, request: DecodingRequest, settings: Settings, check: Check, samples: int
+) -> Iterator[DecodingResult]:
+    """k drafts of each sample: the first token is drawn from the nucleus, and what follows is superposed."""
+    rng = _seeded(request.prompt)
+    nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
+    beginnings = _DraftBatch(model, request, nucleus, check).prefill()
+    for _ in range(samples):
+        first: dict[tuple[int, ...], Ids] = {(): np.array(_draw(beginnings, rng).ids)}
+        yield superpose(model, replace(request, allowed=first.get), settings, check)
+
+
+def _seeded(prompt: Sequence[int]) -> np.random.Generator:
+    """The same prompt, the same draws."""
+    return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
+
+
+def _draw(options: Iterable[Draft], rng: np.random.Generator) -> Draft:
+    """Draw by probability, from the fewest drafts that hold `_TOP_P` of that of all."""
+    ranked = sorted(options, key=lambda draft: -draft.score)
+    mass = np.cumsum(np.exp(log_softmax(np.array([draft.score for draft in ranked]))))
+    kept = mass[: np.searchsorted(mass, _TOP_P) + 1]
+    return ranked[int(np.searchsorted(kept, rng.random() * kept[-1], side="right"))]
 
 
 def _product_decoder(
@@ -119,7 +149,5 @@ DECODERS: dict[str, DecodingFunction] = {
     "best-first": partial(_product_decoder, decoder="best-first"),
     "greedy": partial(_product_decoder, decoder="superposed", drafts=1),
     "nucleus": _nucleus,
-    "nucleus-superposed": nucleus_superposed,
-    "sampled-resets": sampled_resets,
     "beam": beam,
 }

@@ -30,7 +30,7 @@ from spd_lsp.evaluation.quality.examples import PRIMARY, read_packages, sample_e
 from spd_lsp.evaluation.speed import spread
 from spd_lsp.evaluation.tables import markdown_table
 from spd_lsp.evaluation.typing_speed import StdioServer, memory_of, position, processes_of, processor_seconds
-from spd_lsp.models.checkpoint.hub import is_gguf_model, locate, shipped_settings
+from spd_lsp.models.hub import is_gguf_model, locate, shipped_settings
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 

@@ -25,15 +25,13 @@ from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.decoding.candidates import TINY
-from spd_lsp.decoding.nucleus import sampled_drafts
+from spd_lsp.decoding.candidates import TINY, log_softmax, top
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bootstrap import Interval, mean_intervals
-from spd_lsp.evaluation.decoders import DECODERS, sample
+from spd_lsp.evaluation.decoders import DECODERS, sample, sampled_drafts
 from spd_lsp.evaluation.quality.examples import read_packages
 from spd_lsp.evaluation.tables import markdown_table, percent
-from spd_lsp.models.base import Engine
-from spd_lsp.models.logits import log_softmax, top
+from spd_lsp.models.base import Engine, ForwardInput
 from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture, adjusted
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
@@ -68,9 +66,8 @@ _PERPLEXITY: dict[str, _Method] = {
 _ORDERS: dict[str, _Method] = {f"2 to {n}": ("superposed", replace(PAPER, max_order=n), True) for n in range(2, 7)}
 _RESETS: dict[str, _Method] = {
     "never": ("superposed", PAPER, True),
-    **{f"{name}, every {s}": (decoder, replace(PAPER, reset_every=s), True)
-       for name, decoder in (("the best", "superposed"), ("one drawn", "sampled-resets")) for s in (5, 10)},
-}  # fmt: skip
+    **{f"every {s}": ("superposed", replace(PAPER, reset_every=s), True) for s in (5, 10)},
+}
 _COVERAGE: dict[str, tuple[_Method, _Method]] = {
     " without n-grams": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", _PLAIN, False)),
     ", paper's formula": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", PAPER, True)),
@@ -190,8 +187,8 @@ def nats(engine: Engine, prompt: Sequence[int], drafts: Sequence[Sequence[int]])
     first = engine.prefill(prompt)  # [V]
     rest = np.empty((len(drafts), 0, len(first)), first.dtype)  # [K, T - 1, V]
     if len(drafts[0]) > 1:
-        cache = engine.prompts[-1].cache.select_rows([0] * len(drafts))
-        rest = engine.forward_ids([list(draft[:-1]) for draft in drafts], cache)
+        cache = engine.prompts[-1].cache
+        rest = np.stack([engine.forward(draft[:-1], cache.fork(len(prompt))) for draft in drafts])
     return [
         -log_softmax(np.concatenate([first[None], after]))[np.arange(len(draft)), list(draft)]
         for draft, after in zip(drafts, rest, strict=True)
@@ -227,19 +224,20 @@ def trace_passage(engine: Engine, prompt: Sequence[int], k: int, steps: int, tau
     The columns are their cosine; for comparison, the cosine with the weighted sum of the step before; and the KL
     divergence from the drafts' mixture, in nats.
     """
-    # 1. Read the prompt once; the k likeliest tokens begin the beams, a row of a cache each.
+    # 1. Read the prompt once; the k likeliest tokens begin the beams, each with a cache.
     before = engine.prefill(prompt)  # [V]
     last = top(before, k)
     scores = log_softmax(before / tau)[last]  # [K]
     superposed = engine.prompts[-1].cache.fork(len(prompt))
-    beams, parents = engine.prompts[-1].cache.fork(len(prompt)), np.zeros(k, int)
+    beams, parents = [engine.prompts[-1].cache], np.zeros(k, int)
     found = []
-    for _ in range(steps):
+    for step in range(steps):
         # 2. Read the superposed token, and every beam's own.
         gamma = np.exp(log_softmax(scores))  # [K] equation 4
-        (mixed,) = engine.forward([(last.tolist(), gamma)], superposed)  # [V] equation 3
-        beams = beams.select_rows(parents.tolist())
-        own = engine.forward([([token], np.ones(1)) for token in last.tolist()], beams)  # [K, V]
+        mixed = engine.forward(last.tolist(), superposed, gamma)  # [V] equation 3
+        beams = [beams[parent].fork(len(prompt) + step) for parent in parents.tolist()]
+        inputs = zip(beams, last.tolist(), strict=True)
+        own = np.stack(engine.forward_batch([ForwardInput(beam, [token], np.ones(1)) for beam, token in inputs]))
 
         # 3. Compare the first with the weighted sum of the others (equation 8).
         expected = gamma @ own

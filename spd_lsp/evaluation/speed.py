@@ -23,7 +23,7 @@ from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.tables import markdown_table
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.output.progress import ReportProgress

@@ -23,7 +23,7 @@ from ngram_builders.programs import python
 from ngram_builders.registry.registry import FolderChoice, Registry
 from spd_lsp.lsp.documents import file_path
 from spd_lsp.lsp.protocol import WorkDoneProgress
-from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import start_in_background
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import user_message

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from spd_lsp.lsp.options import with_model_of
 from spd_lsp.lsp.status import LOADING, READY, SERVED, Status
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
-from spd_lsp.models.checkpoint.hub import STARTER
+from spd_lsp.models.hub import STARTER
 from spd_lsp.output.safe_logging import safe_traceback, user_message
 from spd_lsp.settings import NO_MODEL, Settings, is_server
 

@@ -1,5 +1,5 @@
-"""Language models: ids and embeddings in, logits out. `load.py` opens one, `base.py` says what every engine does.
+"""Language models: ids and embeddings in, logits out. `load.py` opens one, `base.py` is the interface of engines.
 
-`checkpoint/` finds a model's files and checks them before anything is built from them. `llama/` runs GGUF files,
-the starter among them; `torch/` runs Hugging Face folders in transformers, on a CPU or a GPU.
+`hub.py` and `stored.py` find a model's files. `llama/` runs GGUF files, the bundled model among them; `torch/`
+runs Hugging Face folders in transformers, on a CPU or a GPU. `model_server.py` asks a model in another process.
 """

@@ -1,10 +1,10 @@
-"""What every engine does: prompts are read once and stay cached, and drafts continue from them.
+"""The interface of all engines, with a cache of prompts: each is read once, and drafts continue it.
 
-Ids or mixtures of ids come in; logits or log-probabilities go out as NumPy arrays. An engine adds how positions
-are computed (`new_cache`, `forward_batch`); which prompts stay cached is decided here. Knows nothing of text,
-drafts or tensors. An engine serves one thread at a time.
+Ids or mixtures of ids come in; logits go out as NumPy arrays. An engine adds how positions are computed
+(`new_cache`, `forward_batch`); this file decides which prompts stay cached. Knows nothing of text or tensors. One
+thread at a time may use an engine.
 
-Legend: V vocabulary, T positions, N rows of a batch, K drafts.
+Legend: V vocabulary, T positions, N drafts.
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from ngram_builders.arrays import Floats
-from spd_lsp.models.logits import Wanted
 
 _MAX_DRAFT_STATES = 8  # where caches are states; siblings are mostly read soon after each other
-_WHOLE = np.ones(1)  # of a token that is not mixed with others
+_WHOLE = np.ones(1)  # the weight of a token that is not mixed with others
 _MAX_DROPPED = 64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of it
 _LOOK_SECONDS = 0.25  # between two looks at what other programs compute
 _MAX_STEP_THREADS = 4  # a step waits for memory rather than for arithmetic
 _CPUS, _TIMES = Path("/sys/devices/system/cpu"), Path("/proc/stat")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
-
-WeightedTokens = tuple[Sequence[int], Floats]  # ids and the weights of their embeddings
 
 
 class Cache(Protocol):
@@ -40,13 +37,10 @@ class Cache(Protocol):
     length: int  # how many
 
     def crop(self, length: int) -> None:
-        """Drop all positions from `length` on, and whatever an interrupted pass has left."""
+        """Drop all positions from `length` on, and what a failed pass has left."""
 
     def fork(self, length: int) -> Any:
-        """Another cache with the same first positions."""
-
-    def select_rows(self, parents: Sequence[int]) -> Any:
-        """A cache of N rows: row i continues row `parents[i]` of this one, which may have several itself."""
+        """Return another cache with the same first positions."""
 
 
 @dataclass(eq=False)
@@ -68,13 +62,12 @@ class CachedPrompt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForwardInput:
-    """One request's part of a forward pass: one mixture for each of N rows, or T ids for each."""
+    """One sequence's part of a forward pass: T token ids, or one position that mixes the embeddings of some."""
 
     cache: Any  # a Cache, to which the new positions are added
-    mixtures: Sequence[WeightedTokens] = ()  # N
-    ids: Sequence[Sequence[int]] = ()  # [N, T]
-    last_only: bool = False  # of the ids, compute the logits after the last one only
-    wanted: Wanted | None = None  # of the logits after the only mixture; None: all of them
+    ids: Sequence[int]
+    weights: Floats | None = None  # of the embeddings that are mixed; None: each id is a position
+    last_only: bool = False  # without weights: compute the logits after the last id only
 
 
 class Engine(ABC):
@@ -82,41 +75,34 @@ class Engine(ABC):
 
     max_positions: int  # the longest text the model was made for, in tokens
     device: Any  # where the weights are
-    predicts = True  # whether it says anything at all: see `no_model.py`
+    predicts = True  # False: all tokens are alike, see `no_model.py`
     chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
-    most_prompts = 4  # that stay cached: as many files as one switches between
-    forks_are_free = False  # whether caches share what they have in common, so that any draft read can go on
-    selects = False  # whether it makes a `Shortlist` of what is wanted of the logits after a step
-    keeps_positions = True  # or else a cache that is cropped may be shorter, and only forks of one go on
+    most_prompts = 4  # cached ones: as many as the files that a person switches between
+    forks_are_free = False  # whether forks share their positions, so that each draft can have its own
+    keeps_positions = True  # False: a cropped cache may be shorter, and drafts continue forks of it only
 
     def __init__(self) -> None:
         self.prompts = [CachedPrompt(self.new_cache())]  # least recently used first; the last is in use
-        self.draft_cache: Any = None  # the cache of the last `step_rows`
-        self.drafts_read: dict[tuple[int, ...], Any] = {}  # by `read_draft`: caches that hold each, and maybe more
+        self.drafts_read: dict[tuple[int, ...], Any] = {}  # caches that hold each draft, and maybe more
         self.threads = ThreadCounts(lambda step, prompt: None)
-        self.positions_read = 0  # of all prompts: what was cached is not read
+        self.positions_read = 0  # of all prompts, without cached ones
 
     @abstractmethod
     def new_cache(self) -> Any:
         """A Cache without positions."""
 
     @abstractmethod
-    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Any]:
-        """Read the inputs of several requests, in one pass if the engine can.
+    def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        """Read the inputs of several sequences, in one pass if the engine can.
 
-        The logits for each: [N, V] after mixtures, [N, T, V] after ids, or [N, 1, V] after the last ones only; or
-        the `Shortlist` of what is wanted of them.
+        Returns for each the logits after its mixture [V], after its ids [T, V], or after the last one only [1, V].
         """
 
-    def forward(self, mixtures: Sequence[WeightedTokens], cache: Any) -> Floats:
-        """Add one position to each of N rows; the logits after it. [N, V]."""
-        logits: Floats = self.forward_batch([ForwardInput(cache, mixtures)])[0]
-        return logits
-
-    def forward_ids(self, ids: Sequence[Sequence[int]], cache: Any, *, last_only: bool = False) -> Floats:
-        """Add T ids to each of N rows: logits [N, T, V], or [N, 1, V] after the last one only."""
-        logits: Floats = self.forward_batch([ForwardInput(cache, ids=ids, last_only=last_only)])[0]
-        return logits
+    def forward(
+        self, ids: Sequence[int], cache: Any, weights: Floats | None = None, *, last_only: bool = False
+    ) -> Floats:
+        """Read one input: see `ForwardInput`."""
+        return self.forward_batch([ForwardInput(cache, ids, weights, last_only)])[0]
 
     def limit_threads(self, count: int) -> None:
         """Compute with this many threads at most; 0: as many as there are free cores."""
@@ -125,8 +111,7 @@ class Engine(ABC):
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> Floats:
         """Read a prompt, as far as it is not cached, and return the logits after its last token [V].
 
-        `check` is called before each chunk of the prompt, and again and again by another thread while one is read
-        that can be stopped: it only looks. If it raises, what was read so far stays valid.
+        `check` is called before each chunk of the prompt and may raise to cancel: the chunks read stay cached.
         """
         ids = list(ids)
         assert ids, "a prompt has at least one token"
@@ -135,79 +120,59 @@ class Engine(ABC):
             check()
             self.threads.look_around()
             chunk = ids[start : start + self.chunk]
-            prompt.logits = self.read_chunk(chunk, prompt.cache, check)
+            prompt.logits = self.forward(chunk, prompt.cache, last_only=True)[-1]
             prompt.ids = ids[: start + len(chunk)]
             self.positions_read += len(chunk)
         assert prompt.logits is not None
         return np.array(prompt.logits)
 
-    def read_chunk(self, ids: Sequence[int], cache: Any, check: Callable[[], None]) -> Floats:
-        """Read some of a prompt's tokens and return the logits after the last one [V]."""
-        logits: Floats = self.forward_ids([ids], cache, last_only=True)[0, -1]
-        return logits
-
-    def step(self, ids: Sequence[int], weights: Floats, wanted: Wanted | None = None) -> Any:
-        """Read one more position, the superposed embedding of these ids, and return the logits after it [V].
-
-        Or the `Shortlist` of what is wanted of them, if the engine `selects`.
-        """
-        assert self.draft_cache is None, "rows have been read since the last prefill: continue with those"
+    def step(self, ids: Sequence[int], weights: Floats) -> Floats:
+        """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
         self.threads.look_around()
-        wanted = wanted if self.selects else None
-        [logits] = self.forward_batch([ForwardInput(self.prompts[-1].cache, [(ids, weights)], wanted=wanted)])
-        return logits if wanted else logits[0]
+        return self.forward(ids, self.prompts[-1].cache, weights)
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
-        """Read the last token of a draft, whose others were read since the last prefill; the logits after it [V].
+        """Read one draft as `read_drafts` does. [V]."""
+        return self.read_drafts([draft])[0]
 
-        Drafts of one parent may be read in any order.
+    def read_drafts(self, drafts: Sequence[tuple[int, ...]]) -> list[Floats]:
+        """Read the last token of each draft in one pass; return the logits after each [V].
+
+        The other tokens of each were read since the last prefill, in any order.
         """
         self.threads.look_around()
-        # 1. What it goes on from, a fork of it where another draft does, too.
-        read = next((n for n in range(len(draft) - 1, 0, -1) if draft[:n] in self.drafts_read), 0)
-        parent = self.drafts_read[draft[:read]] if read else self.prompts[-1].cache
-        length = len(self.prompts[-1].ids) + read
-        is_new = not read or parent.length > length or not self.keeps_positions
-        cache = parent.fork(length) if is_new else parent
-        # 2. Its last token, and before it those whose states were forgotten.
-        if read == len(draft) - 1:
-            logits: Floats = self.forward([(draft[-1:], _WHOLE)], cache)[0]
-        else:
-            logits = self.forward_ids([draft[read:]], cache, last_only=True)[0, -1]
-        # 3. States take memory.
-        self.drafts_read[draft] = cache
-        if not self.keeps_positions and len(self.drafts_read) > _MAX_DRAFT_STATES:
-            del self.drafts_read[next(iter(self.drafts_read))]
-        return logits
-
-    def step_rows(self, rows: Sequence[WeightedTokens], parents: Sequence[int]) -> Floats:
-        """Read one more position in each of N rows and return their logits [N, V], in one forward pass.
-
-        A row is (ids, weights) to superpose; row i continues row `parents[i]` of the last call. Before the first
-        call there is one row, number 0: the prompt and what `step` has added.
-        """
-        assert self.draft_cache is not None or not any(parents), "before the first call there is only number 0"
-        before = self.prompts[-1].cache if self.draft_cache is None else self.draft_cache
-        self.draft_cache = before.select_rows(parents)
-        return self.forward(rows, self.draft_cache)
+        inputs: list[ForwardInput] = []
+        for draft in drafts:
+            # 1. Find what it goes on from, a fork of it where another draft does, too.
+            read = next((n for n in range(len(draft) - 1, 0, -1) if draft[:n] in self.drafts_read), 0)
+            parent = self.drafts_read[draft[:read]] if read else self.prompts[-1].cache
+            length = len(self.prompts[-1].ids) + read
+            is_used = parent.length > length or any(parent is one.cache for one in inputs)
+            cache = parent.fork(length) if is_used or not read or not self.keeps_positions else parent
+            # 2. Read its last token, and before it those whose states were dropped.
+            is_one = read == len(draft) - 1
+            inputs.append(ForwardInput(cache, draft[read:], _WHOLE if is_one else None, last_only=True))
+        found = self.forward_batch(inputs)
+        for draft, one in zip(drafts, inputs, strict=True):
+            self.drafts_read[draft] = one.cache
+        # 3. States take memory: keep few.
+        if not self.keeps_positions:
+            for draft in list(self.drafts_read)[:-_MAX_DRAFT_STATES]:
+                del self.drafts_read[draft]
+        return [logits.reshape(-1) for logits in found]
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""
-        self._forget_drafts()
+        self.drafts_read = {}
         self.prompts[-1].crop(length)
 
-    def _forget_drafts(self) -> None:
-        self.draft_cache = None
-        self.drafts_read = {}
-
     def _cached_prompt(self, ids: list[int]) -> CachedPrompt:
-        """The cache for a prompt, holding the positions known of it, moved to the end.
+        """Return the cached prompt that shares most with a prompt, cropped to that and moved to the end.
 
-        It is the one with the longest common prefix, if that is nearly all of it. If it is not, the cache belongs
-        to another text, or to one that may come back: the prefix is copied, and the least recently used prompt is
-        evicted.
+        If the common prefix is not nearly all of the cached prompt, that belongs to another text, or to one that
+        may come back: the prefix is copied, and the least recently used prompt is evicted.
         """
-        self._forget_drafts()
+        self.drafts_read = {}
         lengths = [_common_prefix_length(prompt.ids, ids) for prompt in self.prompts]
         length = max(lengths)
         prompt = self.prompts[lengths.index(length)]
@@ -223,22 +188,22 @@ class Engine(ABC):
 
 
 def _common_prefix_length(old: list[int], new: list[int]) -> int:
-    """How many ids two sequences have in common from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
+    """Return how many ids two sequences share from their start. Example: [5, 7, 9], [5, 7, 8] -> 2."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
 class ThreadCounts:
-    """How many threads compute: as many as there are cores that other programs leave free.
+    """The number of computing threads: one for each core that other programs leave free.
 
     With one thread more, each product waits for a thread that does not run, and a step takes ten times as long.
     """
 
-    def __init__(self, set_counts: Callable[[int, int], None], most: int = 0) -> None:
-        """`set_counts` takes the count for a step and that for a prompt; `most`: 0, or never more than this."""
+    def __init__(self, set_counts: Callable[[int, int], None]) -> None:
+        """`set_counts` takes the count for a step and that for a prompt."""
         self.set_counts = set_counts
         self.cores = _count_cores(range(os.cpu_count() or 1))
-        self.most = self.limit = most or usable_cores()
+        self.most = self.limit = usable_cores()
         self.busy = 0.0  # cores, as other programs kept them busy lately
         self.looked = time.monotonic(), _others_seconds()
         self.free = 0
@@ -250,7 +215,7 @@ class ThreadCounts:
         self._choose()
 
     def look_around(self) -> None:
-        """Take account of what other programs compute, if that was not done just now."""
+        """Measure how busy other programs keep the cores, at most every quarter of a second."""
         now, (before, others_before) = time.monotonic(), self.looked
         if now - before >= _LOOK_SECONDS:
             others = _others_seconds()
@@ -266,9 +231,9 @@ class ThreadCounts:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use, by what the system, a container and the environment allow.
+    """Return how many cores the system, the container and OMP_NUM_THREADS let this process use.
 
-    Half of them where the system does not say what other programs compute.
+    Half of the cores where the system does not say how busy other programs keep them.
     """
     processors = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     most = [_count_cores(processors) if _TIMES.exists() else len(processors) // 2]
@@ -281,13 +246,13 @@ def usable_cores() -> int:
 
 
 def _count_cores(processors: Iterable[int]) -> int:
-    """Two processors that share a core compute no faster than one of them."""
+    """Return the number of physical cores: two processors that share one compute no faster than one of them."""
     siblings = (_text(_CPUS / f"cpu{number}" / "topology" / "thread_siblings_list") for number in processors)
     return len({shared or f"alone {number}" for number, shared in enumerate(siblings)})
 
 
 def _others_seconds() -> float:
-    """For how long other programs have computed, but for what is nice, as far as the system tells: Linux does."""
+    """Return the processor seconds of other programs since the start, without `nice` ones; 0 if not on Linux."""
     fields = [int(field) for field in _text(_TIMES).partition("\n")[0].split()[1:]]
     if not fields:
         return 0.0
@@ -296,7 +261,7 @@ def _others_seconds() -> float:
 
 
 def _text(path: Path) -> str:
-    """What a file of the system says; an empty string if there is none."""
+    """Return the text of a file of the system; an empty string if there is none."""
     with suppress(OSError):
         return path.read_text(encoding="ascii", errors="replace").strip()
     return ""

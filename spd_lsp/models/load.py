@@ -8,7 +8,7 @@ from pathlib import Path
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
 from spd_lsp.models.base import Engine
-from spd_lsp.models.checkpoint.hub import VOCABULARY, is_gguf_model, starter_folder
+from spd_lsp.models.hub import VOCABULARY, is_gguf_model, starter_folder
 from spd_lsp.models.no_model import NoModel
 from spd_lsp.models.vocabulary import JsonVocabulary, Vocabulary
 
@@ -39,7 +39,7 @@ def load_vocabulary(place: Path) -> Vocabulary:
     """
     is_bundled = place.parent == starter_folder() and (place.parent / VOCABULARY).is_file()
     if is_gguf_model(place) and not is_bundled:
-        from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+        from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 
         return LlamaVocabulary(place)
     return JsonVocabulary(place if place.is_dir() else place.parent)

@@ -1,6 +1,6 @@
-"""No model: every token is as likely as any other, so that what is offered comes from n-grams, copies and names.
+"""No model: every token is as likely as any other, so that n-grams, copies and names alone are offered.
 
-V vocabulary, N rows, T positions.
+Legend: V vocabulary, T positions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NoModel(Engine):
         self.max_positions = _POSITIONS
         self.device = "none"
         self.logits = np.zeros(vocabulary, np.float32)  # [V]
-        self.logits[end_of_text] = _SLIGHTLY  # more likely: of all, the one that says nothing
+        self.logits[end_of_text] = _SLIGHTLY  # the likeliest token by a little: an end is better than any guess
         self.end_of_text = end_of_text
         super().__init__()
 
@@ -36,18 +36,17 @@ class NoModel(Engine):
 
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`."""
-        return [self._logits_for(each) for each in inputs]
-
-    def _logits_for(self, each: ForwardInput) -> Floats:
-        rows = each.ids or each.mixtures
-        positions = len(each.ids[0]) if each.ids else 1
-        each.cache.length += positions
-        wanted = (len(rows), 1 if each.last_only else positions) if each.ids else (len(rows),)
-        return np.broadcast_to(self.logits, (*wanted, len(self.logits)))
+        found: list[Floats] = []
+        for each in inputs:
+            is_mixed = each.weights is not None
+            each.cache.length += 1 if is_mixed else len(each.ids)
+            rows = 1 if each.last_only else len(each.ids)
+            found.append(self.logits if is_mixed else np.broadcast_to(self.logits, (rows, len(self.logits))))
+        return found
 
 
 class NoCache:
-    """Remembers how much was read, and nothing of it."""
+    """A cache that only counts its positions."""
 
     def __init__(self, length: int = 0) -> None:
         self.length = length
@@ -59,7 +58,3 @@ class NoCache:
     def fork(self, length: int) -> NoCache:
         """As in `Cache`."""
         return NoCache(length)
-
-    def select_rows(self, parents: Sequence[int]) -> NoCache:
-        """As in `Cache`."""
-        return NoCache(self.length)

@@ -1,4 +1,4 @@
-"""The tokens of a model, whoever cuts text into them: llama.cpp, or `tokenizers` for a tokenizer.json."""
+"""The vocabulary of a model, and that of a tokenizer.json; `llama/gguf_file.py` reads those of GGUF files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Vocabulary(ABC):
 
     pieces: list[bytes]  # the bytes of each id; marks have none
     marks: Mapping[str, int]  # the tokens that mark something and are not text, by name
-    opening: list[int]  # what the model was trained to read before every text, such as a begin-of-text token
-    config: Mapping[str, Any]  # what a config.json says of the model, and its `name`
+    opening: list[int]  # ids that the model was trained to read before every text, such as a begin-of-text token
+    config: Mapping[str, Any]  # the values of a config.json, and the `name` of the model
     fingerprint: str  # identifies a vocabulary and how it cuts text, in whatever format it is stored
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Vocabulary(ABC):
 
 
 def fingerprint_of(names: list[tuple[str, int]], encode: Callable[[str], list[int]]) -> str:
-    """16 hex digits of the names of all tokens, in the order of their ids, and of how a text is cut."""
+    """Return 16 hex digits that identify the names of all tokens, ordered by id, and how text is cut."""
     if not is_byte_level([name for name, _ in names]):  # runs of blanks have either name
         names = [(name.replace(" ", "▁"), i) for name, i in names]
     content = json.dumps([names, encode(_CUTTING_PROBE)]).encode()
@@ -85,7 +85,11 @@ class JsonVocabulary(Vocabulary):
     """The vocabulary in a `tokenizer.json`, as Hugging Face folders have it."""
 
     def __init__(self, folder: Path) -> None:
-        self.tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        path = folder / "tokenizer.json"
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception for every fault of the file
+            raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
         # Source code that mentions <|endoftext|> means the characters, not the end of the text.
         self.tokenizer.encode_special_tokens = True
         self.marks = _separate_marks(self.tokenizer)
@@ -116,20 +120,8 @@ class JsonVocabulary(Vocabulary):
         return pieces
 
 
-def _read_tokenizer(path: Path) -> Tokenizer:
-    if not path.is_file():
-        raise UserError(
-            f"expected tokenizer.json in {path.parent}, found none; save the model with a fast tokenizer "
-            "(`AutoTokenizer.from_pretrained(...).save_pretrained(...)`) and try again"
-        )
-    try:
-        return Tokenizer.from_file(str(path))
-    except Exception as error:  # the tokenizers library raises bare Exception for every fault of the file
-        raise UserError(f"{path} is not a readable tokenizer ({error}); restore it and try again") from error
-
-
 def _read_config(folder: Path) -> dict[str, Any]:
-    """A model's config.json and its name; only that if none can be read, which those report who open the model.
+    """Return a model's config.json and `name`; the name alone where it cannot be read, as opening reports that.
 
     The name is the folder's, or the repository's in Hugging Face's store.
     """
@@ -142,34 +134,29 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _separate_marks(tokenizer: Tokenizer) -> dict[str, int]:
-    """The tokens that mark something and are not text; what looks like one in source code is characters.
+    """Return the tokens that mark something and are not text, by name.
 
     Not all are declared special. Added tokens that are text: runs of blanks (GPT-NeoX), rare letters (DeepSeek),
     tags of HTML (Gemma).
     """
-    added = tokenizer.get_added_tokens_decoder()
-    marks = {i: token for i, token in added.items() if token.special or _looks_like_mark(token.content)}
+    marks = {
+        i: token
+        for i, token in tokenizer.get_added_tokens_decoder().items()
+        if token.special or (_MARK.fullmatch(token.content) and not _TAG.fullmatch(token.content))
+    }
     if undeclared := [token.content for token in marks.values() if not token.special]:
         tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in undeclared])
     return {token.content: i for i, token in marks.items()}
 
 
-def _looks_like_mark(name: str) -> bool:
-    return _MARK.fullmatch(name) is not None and _TAG.fullmatch(name) is None
-
-
-def _byte_level_alphabet() -> dict[str, int]:
-    """The letters by which byte-level vocabularies write bytes: printable ones stand for themselves."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**{chr(b): b for b in printable}, **{chr(256 + i): b for i, b in enumerate(others)}}
-
-
-_BYTE_LEVEL = _byte_level_alphabet()
+# The letters by which byte-level vocabularies write bytes: printable ones stand for themselves.
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTE_LEVEL = {**{chr(b): b for b in _PRINTABLE}, **{chr(256 + i): b for i, b in enumerate(_OTHERS)}}
 
 
 def byte_level_piece(name: str) -> bytes:
-    """The bytes of a byte-level token. Example: `Ġif` -> b" if"."""
+    """Return the bytes of a byte-level token. Example: `Ġif` -> b" if"."""
     try:
         return name.encode() if name.isascii() else bytes(map(_BYTE_LEVEL.__getitem__, name))
     except KeyError:  # a letter that stands for no byte
@@ -177,7 +164,7 @@ def byte_level_piece(name: str) -> bytes:
 
 
 def _sentencepiece_piece(name: str) -> bytes:
-    """The bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
+    """Return the bytes of a SentencePiece token. Example: `▁if` -> b" if", `<0x0A>` -> b"\\n"."""
     if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
         return bytes([int(name[3:5], 16)])
     return name.replace("▁", " ").encode()

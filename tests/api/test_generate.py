@@ -230,10 +230,3 @@ def bigram_table(tmp_path):
         return path, dict(zip(ids.tolist(), ids[1:].tolist(), strict=False))
 
     return make
-
-
-def test_more_tokens_than_the_model_was_made_for_are_warned_of():
-    short = random_network(LlamaConfig(**{**SMALL, "max_position_embeddings": 16}))
-    with pytest.warns(UserWarning, match="texts of 18 tokens were asked for; this model was made for 16"):
-        written(short, [ids_of(10)])
-    written(short, [ids_of(8)])

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from spd_lsp.cli import main
 from spd_lsp.commands.doctor import check_model, check_tables
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import STARTER, locate
+from spd_lsp.models.hub import STARTER, locate
 from spd_lsp.settings import Settings
 from tests.ngram_builders.small_tables import writer
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from spd_lsp.cli import main
-from spd_lsp.models.checkpoint.download import models_folder
-from spd_lsp.models.checkpoint.recommended import read_table, recommend
+from spd_lsp.models.fitting import read_table, recommend
+from spd_lsp.models.stored import models_folder
 from tests.conftest import STARTER_FILE
-from tests.models.checkpoint.hub_server import Hub, running_hub
-from tests.models.checkpoint.test_stored_models import alone, store, write
+from tests.models.hub_server import Hub, running_hub
+from tests.models.test_stored import alone, store, write
 
 GIB = 1 << 30
 NAME = "hf:me/coder-GGUF:q8_0"

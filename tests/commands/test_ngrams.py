@@ -13,7 +13,7 @@ import pytest
 from ngram_builders.registry.registry import FolderChoice
 from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from tests.ngram_builders.small_tables import writer
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import STARTER, locate
+from spd_lsp.models.hub import STARTER, locate
 from tests.ngram_builders.small_tables import writer
 
 FINGERPRINT = ModelTokenizer(locate(STARTER)).fingerprint

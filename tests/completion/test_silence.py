@@ -7,7 +7,7 @@ import pytest
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import build_context
 from spd_lsp.decoding.superposed import DecodingResult, Draft
-from spd_lsp.models.checkpoint.hub import known_languages
+from spd_lsp.models.hub import known_languages
 from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
@@ -144,18 +144,3 @@ def test_in_a_language_that_neither_the_model_nor_a_table_knows_nothing_is_offer
     assert typed.reason == f"neither the model nor any n-gram table knows {language or 'this language'}"
     assert typed.passes == 0
     assert asked.completions
-
-
-@pytest.mark.parametrize(
-    ("text", "languages"),
-    [
-        ('{"sources": [{"language": "go"}, {"language": "c", "skipped": "no licence"}]}', {"go"}),
-        ('{"sources": [{"name": "old"}]}', None),
-        ('{"sources": []}', None),
-        ("[]", None),
-        ("{", None),
-    ],
-)
-def test_a_model_s_languages_are_those_of_its_sources(tmp_path, text, languages):
-    (tmp_path / "training.json").write_text(text)
-    assert known_languages(tmp_path) == languages

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from spd_lsp.decoding import best_first as module
 from spd_lsp.decoding.best_first import best_first
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.superposed import DecodingRequest, Draft, superpose
 from spd_lsp.evaluation.decoders import beam
-from spd_lsp.models.logits import log_softmax
 from spd_lsp.settings import Settings
 from tests.conftest import VOCABULARY, TinyModel
 from tests.decoding.test_superposed import Counts

@@ -17,11 +17,10 @@ from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR
+from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, top
 from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, Draft, rank_drafts, superpose
 from spd_lsp.evaluation.decoders import beam
 from spd_lsp.models.load import load
-from spd_lsp.models.logits import top
 from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
 from tests.conftest import PACKAGE, STARTER, VOCABULARY, TinyModel, first_of, spelled
@@ -194,8 +193,8 @@ class Recorder:
     def prefill(self, ids, check):
         return self._record(ids, None, self.model.prefill(ids))
 
-    def step(self, ids, weights, wanted=None):
-        return self._record(ids, weights, self.model.step(ids, weights, wanted))
+    def step(self, ids, weights):
+        return self._record(ids, weights, self.model.step(ids, weights))
 
     def _record(self, ids, weights, logits):
         self.asked.append((list(ids), weights, logits))

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.evaluation.decoders import DECODERS, beam
-from spd_lsp.models.logits import log_softmax
+from spd_lsp.evaluation.decoders import DECODERS, beam, sampled_drafts
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel, spelled
 from tests.decoding.test_superposed import Counts
@@ -61,8 +61,6 @@ def test_passes_and_positions_of_each():
         "greedy": (6, 5),
         "best-first": (12, 11),
         "nucleus": (6, 15),
-        "nucleus-superposed": (18, 15),
-        "sampled-resets": (6, 5),
         "beam": (6, 15),
     }
 
@@ -115,3 +113,11 @@ def test_every_sample_has_the_score_of_its_own_text(seed, stop):
         own = [row[token] for row, token in zip(rows, draft.ids, strict=False)]
         assert draft.score == pytest.approx(sum(own))
         assert len(draft.ids) == 6 or stop(draft.ids)
+
+
+def test_each_sample_is_finished_by_superposed_drafts_with_one_first_token():
+    start = DecodingRequest(PROMPT, never, PROMPT, Counts(3))
+    runs = list(sampled_drafts(TinyModel(5), start, Settings(drafts=3, max_tokens=5), nothing, 9))
+    firsts = [{draft.ids[0] for draft in run.best} for run in runs]
+    assert all(len(first) == 1 for first in firsts) and len(set.union(*firsts)) > 1
+    assert {len(run.best) for run in runs} == {3}

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.evaluation.paper import PAPER, nats, read_passages, trace_passage
 from spd_lsp.models.load import load
-from spd_lsp.models.logits import log_softmax
 from tests.conftest import STARTER
 
 CODE = "import os\n\n\ndef read(path):\n    with open(path) as file:\n        return "
@@ -43,7 +43,7 @@ def test_passages_are_what_stands_in_held_out_files(repository: Path, tokens: Mo
 
 
 def naive_nats(model: Any, prompt: Sequence[int], draft: Sequence[int]) -> np.ndarray:
-    log_p = log_softmax(model.forward_ids([[*prompt, *draft]], model.new_cache())[0])[-len(draft) - 1 : -1]
+    log_p = log_softmax(model.forward([*prompt, *draft], model.new_cache()))[-len(draft) - 1 : -1]
     return -log_p[np.arange(len(draft)), list(draft)]
 
 

@@ -1,14 +1,11 @@
-"""Prompts: no known prefix is read again, a prompt can be stopped between chunks; the likeliest tokens."""
+"""Prompts: no known prefix is read again, and a prompt can be stopped between chunks."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spd_lsp.models.base import Engine
-from spd_lsp.models.logits import TOP_PARTS, top
 
 VOCABULARY = 50
 
@@ -26,9 +23,6 @@ class History(list):
     def length(self):
         return len(self)
 
-    def select_rows(self, parents):
-        return [History(self) for _ in parents]
-
 
 class Recorder(Engine):
     """An engine whose logits are a hash of all that was read, and which counts what it reads."""
@@ -45,12 +39,11 @@ class Recorder(Engine):
 
     def forward_batch(self, inputs):
         [one] = inputs
-        if not one.ids:
-            one.cache.append(one.mixtures[0][0][0])
-            return [logits_after(one.cache)[None]]
-        self.read_lengths.append(len(one.ids[0]))
-        one.cache.extend(one.ids[0])
-        return [logits_after(one.cache)[None, None]]
+        one.cache.extend(one.ids)
+        if one.weights is not None:
+            return [logits_after(one.cache)]
+        self.read_lengths.append(len(one.ids))
+        return [logits_after(one.cache)[None]]
 
 
 def logits_after(ids):
@@ -127,15 +120,3 @@ def test_a_stopped_prompt_ends_before_its_next_chunk_and_what_was_read_is_not_re
     assert engine.positions_read == 128
     np.testing.assert_array_equal(engine.prefill(ids), logits_after(ids))
     assert engine.positions_read == len(ids)
-
-
-@given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 2000), st.integers(1, 9))
-def test_top_of_a_vocabulary_is_the_same(seed, n, extra, values):
-    x = np.random.default_rng(seed).integers(0, values, 4 * n * TOP_PARTS + extra).astype(np.float32)
-    assert list(top(x, n)) == sorted(range(len(x)), key=lambda i: (-x[i], i))[:n]
-
-
-@given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(1, 70))
-def test_top_orders_by_value_then_by_place(values, n):
-    found = top(np.array(values, dtype=np.float32), n)
-    assert list(found) == sorted(range(len(values)), key=lambda i: (-values[i], i))[:n]

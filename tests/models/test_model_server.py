@@ -18,7 +18,6 @@ import pytest
 from ngram_builders.errors import UserError
 from spd_lsp.models import model_server
 from spd_lsp.models.model_server import KEY_VARIABLE, ModelServer, Question, Token, key_in
-from tests.http.http_server import run_server
 from tests.models.model_servers import llama_server, self_signed, told_server
 
 BEFORE = "import argparse\n\n\ndef main():\n    parser = argparse."
@@ -35,12 +34,6 @@ def llama() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with run_server(tmp_path_factory.mktemp("ours")) as server:
-        yield server.url, server.token
-
-
 @pytest.mark.parametrize("path", ["", "/v1"])
 @pytest.mark.parametrize("after", [QUESTION.after, ""])
 def test_llama_cpp_tells_different_texts_the_likeliest_first_and_each_token_s_probability(
@@ -52,17 +45,8 @@ def test_llama_cpp_tells_different_texts_the_likeliest_first_and_each_token_s_pr
         assert server.problem == ""
         assert len({first.text, *(one.text for one in others)}) == 3
         assert all(len(one.tokens) > 1 or one.ends for one in (first, *others))
-        assert all(token.logprob == token.top for token in first.tokens[:-1]), "the likeliest text is first"
-
-
-@pytest.mark.parametrize("path", ["", "/v1"])
-def test_our_own_http_server_tells_whole_texts(ours: tuple[str, str], path: str):
-    address, token = ours
-    server = ModelServer(address + path, token)
-    for _ in range(2):
-        texts = [one.text for one in server.write(QUESTION, nothing)]
-        assert len(set(texts)) == 3 and texts[0].startswith(b"ArgumentParser(")
-    assert ModelServer(address + path, "wrong").write(QUESTION, nothing) == []
+        for token in first.tokens[:-1]:
+            assert token.logprob >= max(logprob for _, logprob in token.others), "the likeliest text is first"
 
 
 def _one(**more: Any) -> bytes:
@@ -114,12 +98,9 @@ HOSTILE = {
     "content that is a list": (200, b'{"content": ["x"]}'),
     "content that is a number": (200, b'{"content": 5}'),
     "content that is null": (200, b'{"content": null}'),
-    "a probability below none": (200, _one(probability=-1)),
-    "a probability that is a text": (200, _one(probability="likely")),
     "half": (200, b'{"content": "x'),
     "zipped": (200, gzip.compress(b'{"content": "x"}')),
     "not in UTF-8": (200, b'{"content": "\xe9"}'),
-    "too much": (200, b'{"content": "x", "more": "' + b"x" * (1 << 20) + b'"}'),
     "no such length": (200, b'{"content": "x"}', ("Content-Length", "5x")),
 }
 
@@ -135,25 +116,6 @@ def test_a_server_that_answers_nonsense_is_left_alone_for_a_while(answer: Any):
         server._next_try = 0.0
         server.write(QUESTION, nothing)
         assert len(sent) > asked
-
-
-HUGE = {
-    "tokens": _one(completion_probabilities=[{"token": "x", "logprob": -1, "top_logprobs": []}] * 15_000),
-    "others": _probabilities(top_logprobs=[{"token": "x", "logprob": -1}] * 20_000),
-    "choices": json.dumps({"choices": [{"text": "x"}] * 60_000}).encode(),
-    "a text": _one(content="x" * 1_000_000),
-    "a token": _probabilities(token="x" * 1_000_000),
-}
-
-
-@pytest.mark.parametrize("answer", HUGE.values(), ids=HUGE)
-def test_no_more_of_an_answer_is_taken_than_was_asked_for(answer: bytes):
-    with told_server(lambda path, body: (200, answer)) as (address, _):
-        written = ModelServer(address).write(QUESTION, nothing)
-    assert 0 < len(written) <= 3
-    for one in written:
-        assert len(one.tokens) <= 17 and len(one.text) <= 17 * 128
-        assert all(len(token.others) <= 3 for token in one.tokens)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0])

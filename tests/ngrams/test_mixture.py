@@ -15,7 +15,7 @@ from ngram_builders.index.query import ORDERS, Signed
 from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import STARTER, locate
+from spd_lsp.models.hub import STARTER, locate
 from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, PAPER_LAMBDAS, Mixture
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.serving_tables import ServingTables

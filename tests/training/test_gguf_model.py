@@ -18,15 +18,13 @@ from spd_lsp.training.rounding import round_to_four_bits
 def test_llama_cpp_opens_the_file_and_predicts_what_transformers_does(published: Path, sources: list[str]) -> None:
     """Its products have eight bits, so they agree roughly; with rows in another order they would not at all."""
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.context import LlamaContext, Slot
-    from spd_lsp.models.llama.model import LlamaModel
-    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+    from spd_lsp.models.llama.engine import LlamaEngine
+    from spd_lsp.models.llama.gguf_file import LlamaModel, LlamaVocabulary
 
     llama = LlamaModel(published)
     ids = LlamaVocabulary(published).encode(sources[0][:300])
-    context = LlamaContext(llama)
-    sequence = context.new_sequence()
-    found = context.read([Slot(token, place, sequence, True) for place, token in enumerate(ids)])
+    engine = LlamaEngine(llama, "cpu")
+    found = engine.forward(ids, engine.new_cache())
     with torch.inference_mode():
         wanted = read_model(published)(input_ids=torch.tensor([ids])).logits[0].numpy()
     assert np.corrcoef(found.ravel(), wanted.ravel())[0, 1] > 0.99
@@ -35,7 +33,7 @@ def test_llama_cpp_opens_the_file_and_predicts_what_transformers_does(published:
 
 def test_llama_cpp_cuts_text_as_the_tokenizer_does(published: Path, old: Tokenizer, sources: list[str]) -> None:
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+    from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 
     text = sources[1] + "x = 12345  # größer 日本\r\n\t\n\n   "
     read = read_tokenizer(published)

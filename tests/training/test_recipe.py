@@ -68,7 +68,7 @@ def test_the_steps_lead_from_a_published_model_to_the_bundled_one(
 
     # 4. llama.cpp opens the file, and marks are what they were.
     pytest.importorskip("xllamacpp")
-    from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+    from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 
     assert LlamaVocabulary(file).encode("def f(x):\n    return x\n") == new.encode("def f(x):\n    return x\n").ids
 

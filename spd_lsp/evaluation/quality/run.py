@@ -26,7 +26,7 @@ from spd_lsp.evaluation.quality.arms import Arm, ArmRequest, ArmRunner
 from spd_lsp.evaluation.quality.examples import PRIMARY, Example, PackageFiles
 from spd_lsp.evaluation.quality.held_out_ngrams import HeldOutNgrams, PackageNgrams
 from spd_lsp.evaluation.quality.report import Record
-from spd_lsp.models.checkpoint.hub import companion_folder, locate, shipped_settings
+from spd_lsp.models.hub import locate, shipped_settings
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
 
@@ -46,7 +46,7 @@ def open_runner(settings: Settings, tell: Callable[[str], None], context_tokens:
 def refuse_leaks(packages: Sequence[PackageFiles], model: str) -> str:
     """Return how leaks were excluded; raise UserError for a package named in the model's training.json."""
     folder = locate(model)
-    record = companion_folder(folder) / "training.json"
+    record = (folder if folder.is_dir() else folder.parent) / "training.json"
     if not record.is_file():
         return f"unknown: {folder.name} does not say what it was trained on"
     sources = json.loads(record.read_text(encoding="utf-8")).get("sources", [])

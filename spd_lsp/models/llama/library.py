@@ -6,14 +6,13 @@ Functions and structures are those of `llama.h`, `gguf.h` and `ggml.h` in one mo
 from __future__ import annotations
 
 import ctypes
-import sys
+import os
 from collections import deque
 from ctypes import (
     POINTER,
     c_bool,
     c_char_p,
     c_float,
-    c_int8,
     c_int32,
     c_int64,
     c_size_t,
@@ -32,165 +31,101 @@ _INSTALL = install_command()
 _VERSION = "2026.10."  # as in pyproject.toml; the tests compare the structures with another version
 ALL_LAYERS = -1  # on the GPU, where the library was built for one
 MAX_SEQUENCES = 256  # of one context, as the library is compiled
-UNKNOWN, UNUSED, NORMAL, CONTROL, USER_DEFINED = (
-    1 << bit for bit in range(5)
-)  # kinds of a token; it may have more
 _READ, _MAPPED = 0, 1  # modes of loading
 _ERROR = 4  # level of a log message
-_ROOM = ("later_fields", c_uint8 * 128)  # of a newer library, which must not write beyond the structure
+_LATER = "later_fields"  # of a newer library, which must not write beyond the structure
+
+
+def _fields(*runs: tuple[Any, str]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a structure, given runs of fields of one type in order."""
+    return tuple((name, kind) for kind, names in runs for name in names.split())
 
 
 class ModelSettings(ctypes.Structure):
     """`llama_model_params`."""
 
-    _fields_ = (
-        ("devices", c_void_p),
-        ("tensor_buft_overrides", c_void_p),
-        ("n_gpu_layers", c_int32),
-        ("split_mode", c_int32),
-        ("load_mode", c_int32),
-        ("lazy_mode", c_int32),
-        ("main_gpu", c_int32),
-        ("tensor_split", c_void_p),
-        ("progress_callback", c_void_p),
-        ("progress_callback_user_data", c_void_p),
-        ("kv_overrides", c_void_p),
-        ("vocab_only", c_bool),
-        ("check_tensors", c_bool),
-        ("use_extra_bufts", c_bool),
-        ("no_host", c_bool),
-        ("no_alloc", c_bool),
-        ("load_mtp", c_bool),
-        _ROOM,
+    _fields_ = _fields(
+        (c_void_p, "devices tensor_buft_overrides"),
+        (c_int32, "n_gpu_layers split_mode load_mode lazy_mode main_gpu"),
+        (c_void_p, "tensor_split progress_callback progress_callback_user_data kv_overrides"),
+        (c_bool, "vocab_only check_tensors use_extra_bufts no_host no_alloc load_mtp"),
+        (c_uint8 * 128, _LATER),
     )
 
 
 class ContextSettings(ctypes.Structure):
     """`llama_context_params`."""
 
-    _fields_ = (
-        ("n_ctx", c_uint32),
-        ("n_batch", c_uint32),
-        ("n_ubatch", c_uint32),
-        ("n_seq_max", c_uint32),
-        ("n_rs_seq", c_uint32),
-        ("n_outputs_max", c_uint32),
-        ("n_outputs_max_per_seq", c_uint32),
-        ("n_threads", c_int32),
-        ("n_threads_batch", c_int32),
-        ("ctx_type", c_int32),
-        ("rope_scaling_type", c_int32),
-        ("pooling_type", c_int32),
-        ("attention_type", c_int32),
-        ("flash_attn_type", c_int32),
-        ("rope_freq_base", c_float),
-        ("rope_freq_scale", c_float),
-        ("yarn_ext_factor", c_float),
-        ("yarn_attn_factor", c_float),
-        ("yarn_beta_fast", c_float),
-        ("yarn_beta_slow", c_float),
-        ("yarn_orig_ctx", c_uint32),
-        ("defrag_thold", c_float),
-        ("cb_eval", c_void_p),
-        ("cb_eval_user_data", c_void_p),
-        ("type_k", c_int32),
-        ("type_v", c_int32),
-        ("abort_callback", c_void_p),
-        ("abort_callback_data", c_void_p),
-        ("unnamed", c_void_p),  # NULL by default
-        ("embeddings", c_bool),
-        ("offload_kqv", c_bool),
-        ("no_perf", c_bool),
-        ("op_offload", c_bool),
-        ("swa_full", c_bool),
-        ("kv_unified", c_bool),
-        ("samplers", c_void_p),
-        ("n_samplers", c_size_t),
-        ("ctx_other", c_void_p),
-        _ROOM,
+    _fields_ = _fields(
+        (c_uint32, "n_ctx n_batch n_ubatch n_seq_max n_rs_seq n_outputs_max n_outputs_max_per_seq"),
+        (c_int32, "n_threads n_threads_batch"),
+        (c_int32, "ctx_type rope_scaling_type pooling_type attention_type flash_attn_type"),
+        (c_float, "rope_freq_base rope_freq_scale"),
+        (c_float, "yarn_ext_factor yarn_attn_factor yarn_beta_fast yarn_beta_slow"),
+        (c_uint32, "yarn_orig_ctx"),
+        (c_float, "defrag_thold"),
+        (c_void_p, "cb_eval cb_eval_user_data"),
+        (c_int32, "type_k type_v"),
+        (c_void_p, "abort_callback abort_callback_data unnamed"),  # the last one is NULL by default
+        (c_bool, "embeddings offload_kqv no_perf op_offload swa_full kv_unified"),
+        (c_void_p, "samplers"),
+        (c_size_t, "n_samplers"),
+        (c_void_p, "ctx_other"),
+        (c_uint8 * 128, _LATER),
     )
 
 
 class GgufSettings(ctypes.Structure):
     """`gguf_init_params`."""
 
-    _fields_ = (("no_alloc", c_bool), ("ctx", c_void_p))
+    _fields_ = _fields((c_bool, "no_alloc"), (c_void_p, "ctx"))
 
 
 class Batch(ctypes.Structure):
-    """`llama_batch`: tokens or embeddings, their positions and sequences, and whose logits are wanted."""
+    """`llama_batch`: tokens or embeddings, their positions and sequences, and after which logits are computed."""
 
-    _fields_ = (
-        ("n_tokens", c_int32),
-        ("token", POINTER(c_int32)),
-        ("embd", POINTER(c_float)),
-        ("pos", POINTER(c_int32)),
-        ("n_seq_id", POINTER(c_int32)),
-        ("seq_id", POINTER(POINTER(c_int32))),
-        ("logits", POINTER(c_int8)),
-    )
+    _fields_ = _fields((c_int32, "n_tokens"), (c_void_p, "token embd pos n_seq_id seq_id logits"))
 
 
 _LogCallback = ctypes.CFUNCTYPE(None, c_int32, c_char_p, c_void_p)
-_AbortCallback = ctypes.CFUNCTYPE(None, c_char_p)
-_SEQUENCE = [c_void_p, c_int32]
 _ENTRY = [c_void_p, c_int64]
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "llama_model_default_params": (ModelSettings, []),
-    "llama_context_default_params": (ContextSettings, []),
-    "llama_model_load_from_file": (c_void_p, [c_char_p, ModelSettings]),
-    "llama_init_from_model": (c_void_p, [c_void_p, ContextSettings]),
-    "llama_free": (None, [c_void_p]),
-    "llama_model_free": (None, [c_void_p]),
-    "llama_model_n_ctx_train": (c_int32, [c_void_p]),
-    "llama_model_n_embd_inp": (c_int32, [c_void_p]),
-    "llama_model_is_recurrent": (c_bool, [c_void_p]),
-    "llama_model_is_hybrid": (c_bool, [c_void_p]),
-    "llama_model_is_diffusion": (c_bool, [c_void_p]),
-    "llama_model_has_encoder": (c_bool, [c_void_p]),
-    "llama_batch_init": (Batch, [c_int32, c_int32, c_int32]),
-    "llama_batch_free": (None, [Batch]),
-    "llama_decode": (c_int32, [c_void_p, Batch]),
-    "llama_get_logits_ith": (POINTER(c_float), [c_void_p, c_int32]),
-    "llama_get_memory": (c_void_p, [c_void_p]),
-    "llama_memory_seq_rm": (c_bool, [c_void_p, c_int32, c_int32, c_int32]),
-    "llama_memory_seq_pos_max": (c_int32, [c_void_p, c_int32]),
-    "llama_memory_seq_cp": (None, [c_void_p, c_int32, c_int32, c_int32, c_int32]),
-    "llama_state_seq_get_size": (c_size_t, _SEQUENCE),
-    "llama_state_seq_get_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
-    "llama_state_seq_set_data": (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32]),
-    "llama_set_n_threads": (None, [c_void_p, c_int32, c_int32]),
-    "llama_set_abort_callback": (None, [c_void_p, c_void_p, c_void_p]),
-    "llama_model_get_vocab": (c_void_p, [c_void_p]),
-    "llama_vocab_n_tokens": (c_int32, [c_void_p]),
-    "llama_vocab_bos": (c_int32, [c_void_p]),
-    "llama_vocab_eos": (c_int32, [c_void_p]),
-    "llama_vocab_fim_pre": (c_int32, [c_void_p]),
-    "llama_vocab_fim_suf": (c_int32, [c_void_p]),
-    "llama_vocab_fim_mid": (c_int32, [c_void_p]),
-    "llama_vocab_get_add_bos": (c_bool, [c_void_p]),
-    "llama_vocab_get_attr": (c_int32, [c_void_p, c_int32]),
-    "llama_vocab_get_text": (c_char_p, [c_void_p, c_int32]),
-    "llama_token_to_piece": (c_int32, [c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool]),
-    "llama_model_meta_val_str": (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t]),
-    "llama_tokenize": (c_int32, [c_void_p, c_char_p, c_int32, c_void_p, c_int32, c_bool, c_bool]),
-    "llama_supports_gpu_offload": (c_bool, []),
-    "llama_log_set": (None, [_LogCallback, c_void_p]),
-    "ggml_set_abort_callback": (c_void_p, [_AbortCallback]),
-    "gguf_init_from_file": (c_void_p, [c_char_p, GgufSettings]),
-    "gguf_free": (None, [c_void_p]),
-    "gguf_find_tensor": (c_int64, [c_void_p, c_char_p]),
-    "gguf_find_key": (c_int64, [c_void_p, c_char_p]),
-    "gguf_get_kv_type": (c_int32, _ENTRY),
-    "gguf_get_val_str": (c_char_p, _ENTRY),
-    "gguf_get_n_tensors": (c_int64, [c_void_p]),
-    "gguf_get_data_offset": (c_size_t, [c_void_p]),
-    "gguf_get_tensor_offset": (c_size_t, _ENTRY),
-    "gguf_get_tensor_size": (c_size_t, _ENTRY),
-    "gguf_get_tensor_ne": (POINTER(c_int64), _ENTRY),
-    "gguf_get_tensor_type": (c_int32, _ENTRY),
-    "ggml_type_name": (c_char_p, [c_int32]),
-}
+# The types of result and arguments, and the functions that have them.
+_SIGNATURES: tuple[tuple[Any, list[Any], str], ...] = (
+    (ModelSettings, [], "llama_model_default_params"),
+    (ContextSettings, [], "llama_context_default_params"),
+    (c_void_p, [c_char_p, ModelSettings], "llama_model_load_from_file"),
+    (c_void_p, [c_void_p, ContextSettings], "llama_init_from_model"),
+    (None, [c_void_p], "llama_free llama_model_free gguf_free"),
+    (c_void_p, [c_void_p], "llama_get_memory llama_model_get_vocab"),
+    (c_int32, [c_void_p], "llama_model_n_ctx_train llama_model_n_embd_inp llama_vocab_n_tokens"),
+    (c_int32, [c_void_p], "llama_vocab_bos llama_vocab_eos"),
+    (c_int32, [c_void_p], "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid"),
+    (c_bool, [c_void_p], "llama_model_is_recurrent llama_model_is_hybrid llama_vocab_get_add_bos"),
+    (c_bool, [c_void_p], "llama_model_is_diffusion llama_model_has_encoder"),
+    (c_int32, [c_void_p, Batch], "llama_decode"),
+    (POINTER(c_float), [c_void_p, c_int32], "llama_get_logits_ith"),
+    (c_bool, [c_void_p, c_int32, c_int32, c_int32], "llama_memory_seq_rm"),
+    (None, [c_void_p, c_int32, c_int32, c_int32, c_int32], "llama_memory_seq_cp"),
+    (c_int32, [c_void_p, c_int32], "llama_memory_seq_pos_max llama_vocab_get_attr"),
+    (c_size_t, [c_void_p, c_int32], "llama_state_seq_get_size"),
+    (c_size_t, [c_void_p, c_void_p, c_size_t, c_int32], "llama_state_seq_get_data llama_state_seq_set_data"),
+    (None, [c_void_p, c_int32, c_int32], "llama_set_n_threads"),
+    (c_char_p, [c_void_p, c_int32], "llama_vocab_get_text"),
+    (c_int32, [c_void_p, c_int32, c_char_p, c_int32, c_int32, c_bool], "llama_token_to_piece"),
+    (c_int32, [c_void_p, c_char_p, c_char_p, c_size_t], "llama_model_meta_val_str"),
+    (c_int32, [c_void_p, c_char_p, c_int32, c_void_p, c_int32, c_bool, c_bool], "llama_tokenize"),
+    (c_bool, [], "llama_supports_gpu_offload"),
+    (None, [_LogCallback, c_void_p], "llama_log_set"),
+    (c_void_p, [c_char_p, GgufSettings], "gguf_init_from_file"),
+    (c_int64, [c_void_p, c_char_p], "gguf_find_tensor gguf_find_key"),
+    (c_int64, [c_void_p], "gguf_get_n_tensors"),
+    (c_size_t, [c_void_p], "gguf_get_data_offset"),
+    (c_size_t, _ENTRY, "gguf_get_tensor_offset gguf_get_tensor_size"),
+    (c_int32, _ENTRY, "gguf_get_kv_type gguf_get_tensor_type"),
+    (c_char_p, _ENTRY, "gguf_get_val_str"),
+    (POINTER(c_int64), _ENTRY, "gguf_get_tensor_ne"),
+    (c_char_p, [c_int32], "ggml_type_name"),
+)
 _errors: deque[str] = deque(maxlen=4)  # the library's last messages
 
 
@@ -200,18 +135,12 @@ def _note_log(level: int, text: bytes, data: Any) -> None:
         _errors.append(text.decode("utf-8", "replace").strip())
 
 
-def _print_reason(reason: bytes) -> None:
-    """Say why the library ends this process; without this, it would start a debugger."""
-    sys.stderr.write(f"llama.cpp gave up: {reason.decode('utf-8', 'replace')}\n")
-
-
-_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it, as must the next
-_abort_callback = _AbortCallback(_print_reason)
+_log_callback = _LogCallback(_note_log)  # must outlive the library's pointer to it
 
 
 @cache
 def load_library() -> Any:
-    """The library with its functions declared; `UserError` if it is missing or different."""
+    """Return the library with its functions declared; `UserError` if it is missing or of another version."""
     try:
         import xllamacpp.xllamacpp as package
     except ImportError as error:
@@ -224,34 +153,25 @@ def load_library() -> Any:
             f"xllamacpp {version('xllamacpp')} may have other structures than spd-lsp knows; install the version "
             f"that it asks for: {_INSTALL}"
         )
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else the library starts a debugger where it gives up
     library = ctypes.CDLL(package.__file__)
-    for name, (result_type, argument_types) in _SIGNATURES.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result_type, argument_types
+    for result_type, argument_types, names in _SIGNATURES:
+        for name in names.split():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result_type, argument_types
     library.llama_log_set(_log_callback, None)
-    library.ggml_set_abort_callback(_abort_callback)
     return library
 
 
-def first_byte_test() -> Any:
-    """A C function that says whether the text at an address is not empty.
-
-    It takes what `strlen` returns for a truth value, whose lowest byte counts: texts here have one byte at most.
-    A Python function would wait for the interpreter's lock at each of the 500 operations of a pass: while another
-    thread computes, reading 64 tokens took 1.6 times as long with one.
-    """
-    return ctypes.cast((ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).strlen, c_void_p)
-
-
 def last_error() -> str:
-    """The library's first message since this was last asked, which names the cause; then come consequences."""
+    """Return the library's first error since the last call: it names the cause, later ones are consequences."""
     messages = [*_errors]
     _errors.clear()
     return messages[0].partition(": ")[2] or messages[0] if messages else "no reason given"
 
 
 def model_settings(gpu_layers: int, *, vocab_only: bool, mapped: bool) -> ModelSettings:
-    """How to load a model, with this many layers on the GPU, or its vocabulary alone."""
+    """Return the settings that load a model with this many layers on the GPU, or its vocabulary alone."""
     settings: ModelSettings = load_library().llama_model_default_params()
     settings.n_gpu_layers = gpu_layers
     settings.load_mode = _MAPPED if mapped else _READ
@@ -260,7 +180,7 @@ def model_settings(gpu_layers: int, *, vocab_only: bool, mapped: bool) -> ModelS
 
 
 def context_settings(positions: int, sequences: int) -> ContextSettings:
-    """How to make a context: all sequences share one cache of this many positions."""
+    """Return the settings of a context whose sequences share one cache of this many positions."""
     settings: ContextSettings = load_library().llama_context_default_params()
     settings.n_ctx = positions
     settings.n_batch = max(positions, settings.n_batch)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,8 +13,7 @@ import torch
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.batch_scheduler import BatchScheduler
-from spd_lsp.models.checkpoint.hub import locate
-from spd_lsp.models.llama.context import Stopped
+from spd_lsp.models.hub import locate
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import SHAPE, transformers_weights
 
@@ -113,14 +110,11 @@ def test_a_superposed_step_reads_the_mixed_embedding(engine, network):
     assert np.abs(expected - transformers_logits(network, [*PROMPT, 11])).max() > 10 * ROUNDING
 
 
-def test_rows_continue_their_parents(engine, network):
+def test_several_drafts_are_read_at_once(engine, network):
     engine.prefill(PROMPT)
-    engine.step_rows([([11], ONE), ([22], ONE)], [0, 0])
-    engine.step_rows([([33], ONE), ([44], ONE), ([55], ONE)], [1, 1, 0])
-    rows = engine.step_rows([([66], ONE), ([77, 88], np.array([0.5, 0.5]))], [0, 2])
-    np.testing.assert_allclose(rows[0], transformers_logits(network, [*PROMPT, 22, 33, 66]), atol=ROUNDING)
-    expected = transformers_logits(network, [*PROMPT, 11, 55, 77, 88], [0.5, 0.5])
-    np.testing.assert_allclose(rows[1], expected, atol=ROUNDING)
+    for drafts in ([(11,), (22,)], [(22, 33), (22, 44), (11, 55)], [(22, 33, 66), (11, 55, 77)]):
+        for logits, draft in zip(engine.read_drafts(drafts), drafts, strict=True):
+            np.testing.assert_allclose(logits, transformers_logits(network, [*PROMPT, *draft]), atol=ROUNDING)
 
 
 def test_drafts_go_on_from_any_that_were_read(engine, network):
@@ -135,9 +129,8 @@ def test_sequences_are_given_back(engine):
     free = len(engine.context.free) + len(engine.context.dropped)
     for _ in range(3):
         engine.prefill(PROMPT)
-        engine.step_rows([([3], ONE)] * 16, [0] * 16)
-        engine.step_rows([([3], ONE)] * 16, [0] * 16)
-        for draft in ((1,), (2,), (3,), (1, 2), (1, 3), (2, 1), (2, 3)):
+        engine.read_drafts([(token,) for token in range(16)])
+        for draft in ((1, 2), (1, 3), (2, 1), (2, 3)):
             engine.read_draft(draft)
     engine.crop(0)
     assert len(engine.context.free) + len(engine.context.dropped) == free
@@ -145,22 +138,22 @@ def test_sequences_are_given_back(engine):
 
 def test_several_editors_share_it(engine, network):
     """Each request runs in its own thread, and crops and forks while another's pass is computed."""
-    shared = BatchScheduler(engine)
+    shared, forward_batch, sizes = BatchScheduler(engine), engine.forward_batch, []
+    engine.forward_batch = lambda inputs: sizes.append(len(inputs)) or forward_batch(inputs)
 
     def draft(token):
         own = shared.new_engine()
         for _ in range(5):
             own.prefill([*PROMPT, token])
+            rows = own.read_drafts([(token,), (token + 1,)])
             own.step([token, 1], np.array([0.5, 0.5]))
-            rows = own.step_rows([([token], ONE), ([token + 1], ONE)], [0, 0])
         return rows[1]
 
     with ThreadPoolExecutor(4) as editors:
         drafted = list(editors.map(draft, [10, 20, 30, 40]))
-    assert shared.inputs > shared.batches
+    assert max(sizes) > 2, "two inputs are those of one editor"
     for token, logits in zip([10, 20, 30, 40], drafted, strict=True):
         engine.prefill([*PROMPT, token])
-        engine.step([token, 1], np.array([0.5, 0.5]))
         np.testing.assert_allclose(logits, engine.step([token + 1], ONE), atol=ROUNDING)
 
 
@@ -170,42 +163,3 @@ def test_an_id_the_model_does_not_have_is_an_error_and_not_the_end_of_the_proces
         engine.prefill([1, token])
     with pytest.raises(IndexError):
         engine.step([1, token], np.array([0.5, 0.5]))
-
-
-class Gone(Exception):
-    """Nobody waits any more."""
-
-
-def test_a_pass_can_be_stopped_and_adds_nothing(gguf_folder):
-    engine, other = (load(locate(str(gguf_folder / "F32.gguf"))) for _ in range(2))
-    engine.prefill(LONG[:20])
-    engine.context.stop.value = b"1"
-    with pytest.raises(Stopped):
-        engine.forward_ids([LONG[20:]], engine.prompts[-1].cache)
-    engine.context.stop.value = b""
-    expected = np.concatenate([other.prefill(LONG[:20])[None], other.prefill(LONG)[None]])
-    np.testing.assert_array_equal(engine.prefill(LONG), expected[1])
-    assert engine.positions_read == len(LONG)
-
-
-def test_whoever_no_longer_waits_stops_the_pass_that_runs(engine, monkeypatch):
-    """Without being asked between two chunks: one of a slow model takes a second."""
-    asked = []
-
-    def gone() -> None:
-        asked.append(threading.current_thread().name)
-        if len(asked) > 1:  # the first question comes before the pass
-            raise Gone
-
-    def endless(ids, cache, **more):
-        while not engine.context.stop.value:
-            time.sleep(0.001)
-        raise Stopped
-
-    monkeypatch.setattr(engine, "forward_ids", endless)
-    with pytest.raises(Gone):
-        engine.prefill(LONG, gone)
-    assert asked[1] != threading.current_thread().name
-    assert not engine.context.stop.value
-    monkeypatch.undo()
-    assert np.isfinite(engine.prefill(LONG)).all()

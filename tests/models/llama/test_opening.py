@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.llama import engine, library, model
+from spd_lsp.models.llama import engine, gguf_file, library
 from spd_lsp.models.llama.gguf_file import describe
 from spd_lsp.models.llama.library import load_library
 from spd_lsp.models.load import load, load_vocabulary
-from tests.models.llama import gguf_files
 from tests.models.llama.gguf_files import write_gguf
 
 pytestmark = pytest.mark.usefixtures("needs_llama")
@@ -58,7 +57,7 @@ def test_large_weights_are_mapped_and_compute_the_same(file, monkeypatch):
 
     expected = load(file).prefill([1, 2, 3])
     assert not is_mapped()
-    monkeypatch.setattr(model, "_READ_BYTES", 0)
+    monkeypatch.setattr(gguf_file, "_READ_BYTES", 0)
     engine = load(file)
     assert is_mapped()
     assert np.array_equal(engine.prefill([1, 2, 3]), expected)
@@ -105,22 +104,16 @@ def test_a_file_that_ends_the_process_is_left_alone_afterwards(tmp_path):
     program = "import sys; from pathlib import Path; from spd_lsp.models.load import load; load(Path(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", program, str(file)], capture_output=True, text=True)
     assert done.returncode < 0
-    assert "llama.cpp gave up: " in done.stderr and "GGML_ASSERT" in done.stderr
+    assert "GGML_ASSERT" in done.stderr
     with pytest.raises(UserError, match=r"the model m\.gguf ended spd-lsp when it was last opened"):
         load(file)
-
-
-def test_a_model_without_numbers_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(gguf_files, "_random_weight", lambda name, shape, seed: np.full(shape, np.nan, np.float32))
-    with pytest.raises(UserError, match="computes NaN"):
-        load(write_gguf(tmp_path / "m.gguf"))
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma"])
 def test_a_mixture_of_a_token_with_itself_is_read_as_the_token(architecture, tmp_path):
     """Gemma scales the embeddings of tokens."""
     model = load(write_gguf(tmp_path / "m.gguf", architecture, "F32"))
-    expected = model.forward_ids([[5, 6, 7]], model.new_cache())[0, -1]
+    expected = model.forward([5, 6, 7], model.new_cache())[-1]
     model.prefill([5, 6])
     mixed = model.step([7, 7], np.array([0.5, 0.5]))
     np.testing.assert_allclose(mixed, expected, atol=0.05)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import write_gguf
 

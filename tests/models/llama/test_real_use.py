@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from spd_lsp.cli import main
-from spd_lsp.models.checkpoint.hub import locate
+from spd_lsp.models.hub import locate
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process
-from tests.models.checkpoint.test_stored_models import store
 from tests.models.llama.gguf_files import write_starter
+from tests.models.test_stored import store
 from tests.processes import TIMEOUT
 
 TEXT = (

@@ -8,8 +8,7 @@ import pytest
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
-from spd_lsp.models.llama import context
-from spd_lsp.models.llama.context import Stopped
+from spd_lsp.models.llama import engine as module
 from spd_lsp.models.llama.engine import LlamaEngine
 from spd_lsp.models.load import load
 from spd_lsp.settings import Settings
@@ -51,7 +50,7 @@ def engine(request, folder):
 
 def fresh_logits(engine, ids):
     """After the last of all ids, read at once. [V]."""
-    return engine.forward_ids([ids], engine.new_cache(), last_only=True)[0, -1]
+    return engine.forward(ids, engine.new_cache(), last_only=True)[-1]
 
 
 def decoded(engine, prompt, decoder=best_first):
@@ -87,13 +86,11 @@ def test_drafts_go_on_from_any_that_were_read(engine):
     assert len(engine.drafts_read) <= 8
 
 
-def test_rows_continue_their_parents(engine):
+def test_several_drafts_are_read_at_once(engine):
     engine.prefill(TEXT)
-    engine.step_rows([([11], ONE), ([22], ONE)], [0, 0])
-    engine.step_rows([([33], ONE), ([44], ONE), ([55], ONE)], [1, 1, 0])
-    rows = engine.step_rows([([66], ONE), ([77], ONE)], [0, 2])
-    for row, draft in zip(rows, [(22, 33, 66), (11, 55, 77)], strict=True):
-        np.testing.assert_allclose(row, fresh_logits(engine, [*TEXT, *draft]), atol=ROUNDING)
+    for drafts in ([(11,), (22,)], [(22, 33), (22, 44), (11, 55)], [(22, 33, 66), (11, 55, 77)]):
+        for logits, draft in zip(engine.read_drafts(drafts), drafts, strict=True):
+            np.testing.assert_allclose(logits, fresh_logits(engine, [*TEXT, *draft]), atol=ROUNDING)
 
 
 def positions_read(engine, texts):
@@ -124,8 +121,8 @@ def test_a_line_above_is_read_from_a_state_before_it(engine):
 
 
 def test_more_states_and_positions_than_there_is_room_for(folder, monkeypatch):
-    monkeypatch.setattr(context, "_INITIAL_POSITIONS", 512)
-    monkeypatch.setattr(context, "_INITIAL_STATES", 4)
+    monkeypatch.setattr(module, "_INITIAL_POSITIONS", 512)
+    monkeypatch.setattr(module, "_INITIAL_STATES", 4)
     engine = opened(folder, STATEFUL[1])
     for edit in EDITS.values():
         engine.prefill(edit)
@@ -139,10 +136,6 @@ def test_more_states_and_positions_than_there_is_room_for(folder, monkeypatch):
 
 def test_what_a_pass_that_fails_has_left_is_not_read_on(engine):
     engine.prefill(TEXT[:100])
-    engine.context.stop.value = b"1"
-    with pytest.raises(Stopped):
-        engine.forward_ids([TEXT[100:]], engine.prompts[-1].cache)
-    engine.context.stop.value = b""
     with pytest.raises(IndexError):
         engine.prefill([*TEXT[:100], 1 << 20])
     np.testing.assert_allclose(engine.prefill(TEXT), fresh_logits(engine, TEXT), atol=ROUNDING)

@@ -7,7 +7,7 @@ from tokenizers.normalizers import NFC
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.llama.vocabulary import LlamaVocabulary
+from spd_lsp.models.llama.gguf_file import LlamaVocabulary
 from spd_lsp.models.vocabulary import JsonVocabulary
 from tests.conftest import PACKAGE, STARTER
 from tests.models.llama.gguf_files import MARKS, hugging_face_tokenizer, write_gguf

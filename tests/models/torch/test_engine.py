@@ -38,27 +38,13 @@ def test_a_superposed_step_reads_the_weighted_sum_of_the_embeddings(network):
     close(model.step([5, 11], np.array([0.75, 0.25])), expected)
 
 
-def one_row(network, ids, steps):
-    """The logits after each of a row's steps, read alone after a prefill."""
-    model = TransformersEngine(network)
-    model.prefill(ids)
-    return [model.step(mixed, np.asarray(weights)) for mixed, weights in steps]
-
-
-def test_a_row_continues_its_parent(network):
+def test_several_drafts_are_read_at_once(network):
     ids = ids_of(20)
-    rows = [([5], [1.0]), ([7], [1.0]), ([5, 11], [0.75, 0.25])]
-    later = [([token], [1.0]) for token in (11, 12)]
     model = TransformersEngine(network)
     model.prefill(ids)
-    first = model.step_rows(rows, [0, 0, 0])
-    for i, step in enumerate(rows):
-        close(first[i], one_row(network, ids, [step])[0])
-    found = model.step_rows(later, [2, 2])  # fewer rows than before
-    for i, step in enumerate(later):
-        close(found[i], one_row(network, ids, [rows[2], step])[1])
-    last = model.step_rows(rows, [1, 0, 1])  # and more
-    close(last[2], one_row(network, ids, [rows[2], later[1], rows[2]])[2])
+    for drafts in ([(5,), (7,), (9,)], [(5, 11), (7, 3)], [(5, 11, 4), (7, 3, 1), (5, 11, 6)]):
+        for logits, draft in zip(model.read_drafts(drafts), drafts, strict=True):
+            close(logits, plain_logits(network, [*ids, *draft]))
 
 
 def test_what_forks_and_their_origin_read_is_their_own(network):
@@ -69,9 +55,9 @@ def test_what_forks_and_their_origin_read_is_their_own(network):
     origin = model.prompts[-1].cache
     caches = {5: origin.fork(20), 7: origin, 9: origin.fork(20)}
     for token, cache in caches.items():
-        model.forward([([token], np.ones(1))], cache)
+        model.forward([token], cache, np.ones(1))
     for token, cache in caches.items():
-        found = model.forward([([token + 1], np.ones(1))], cache)[0]
+        found = model.forward([token + 1], cache, np.ones(1))
         close(found, plain_logits(network, [*ids, token, token + 1]))
 
 
@@ -81,9 +67,7 @@ def test_an_id_that_the_model_does_not_have_is_refused_and_leaves_every_cache_as
     model = TransformersEngine(network)
     model.prefill(ids_of(20))
     with pytest.raises(IndexError, match="expected ids from 0 to 95, found"):
-        model.forward_batch(
-            [ForwardInput(model.prompts[-1].cache, ids=[[5]]), ForwardInput(model.new_cache(), ids=[wrong])]
-        )
+        model.forward_batch([ForwardInput(model.prompts[-1].cache, [5]), ForwardInput(model.new_cache(), wrong)])
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
 
 
@@ -105,7 +89,7 @@ def test_a_batch_that_fails_leaves_every_cache_as_it_was(network, monkeypatch, f
     expected = pytest.raises(UserError, match=told) if isinstance(told, str) else pytest.raises(told)
     with monkeypatch.context() as patch, expected:
         patch.setattr(model, "_run", breaks)
-        model.forward_batch([ForwardInput(text, ids=[[5, 6]]) for text in texts])
+        model.forward_batch([ForwardInput(text, [5, 6]) for text in texts])
     assert [text.length for text in texts] == [20, 0]
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
 

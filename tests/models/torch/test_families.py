@@ -96,20 +96,20 @@ def test_a_reused_prefix_gives_what_a_cold_run_gives(opened):
         expected = plain_logits(network, prompt)
         np.testing.assert_allclose(engine.prefill(prompt), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
         engine.step([5, 11], np.array([0.5, 0.5]))
-        engine.step_rows([([3], np.ones(1)), ([4], np.ones(1))], [0, 0])
+        engine.read_drafts([(3,), (4,)])
 
 
 def test_steps_of_several_requests_are_one_pass_that_gives_what_each_would_get_alone(opened):
-    """At positions before and beyond sliding windows, of mixtures, and of several rows of one request."""
+    """At positions before and beyond sliding windows, of mixtures, and of two drafts of one request."""
     _, engine = opened
-    steps = [[([5, 11], np.array([0.25, 0.75]))], [([7], np.ones(1)), ([8], np.ones(1))], [([9], np.ones(1))]]
+    steps = [([5, 11], np.array([0.25, 0.75])), ([7], np.ones(1)), ([9], np.ones(1)), ([8], np.ones(1))]
 
     def inputs():
-        texts = [engine.new_cache() for _ in steps]
+        texts = [engine.new_cache() for _ in steps[1:]]
         for number, (text, length) in enumerate(zip(texts, (10, 3 * WINDOW, 2 * WINDOW), strict=True)):
-            engine.forward_ids([ids_of(length, number)], text)
-        texts[1] = texts[1].select_rows([0, 0])
-        return [ForwardInput(text, mixtures=step) for text, step in zip(texts, steps, strict=True)]
+            engine.forward(ids_of(length, number), text)
+        texts.append(texts[1].fork(3 * WINDOW))
+        return [ForwardInput(text, *step) for text, step in zip(texts, steps, strict=True)]
 
     together, alone = inputs(), inputs()
     for _ in range(2):

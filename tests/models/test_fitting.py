@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from spd_lsp.models.checkpoint.limits import DoesNotFit, check_memory, free_memory, memory_needed
+from spd_lsp.models.fitting import DoesNotFit, check_memory, free_memory, memory_needed
 
 
 def test_what_fits_passes_and_what_does_not_is_refused_with_numbers(tmp_path: Path) -> None:

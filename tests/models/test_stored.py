@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint import hub
-from spd_lsp.models.checkpoint.download import models_folder
-from spd_lsp.models.checkpoint.stored_models import (
+from spd_lsp.models import hub
+from spd_lsp.models.stored import (
     find_ollama,
     is_quantization,
     list_models,
+    models_folder,
     stored_quantization,
 )
 from tests.models.llama.gguf_files import smallest_gguf

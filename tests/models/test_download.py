@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ngram_builders.errors import UserError
-from spd_lsp.models.checkpoint.download import fetch, list_files, models_folder
-from tests.models.checkpoint.hub_server import Hub, running_hub
+from spd_lsp.models.hub import fetch, list_files
+from spd_lsp.models.stored import models_folder
+from tests.models.hub_server import Hub, running_hub
 
 CONTENT = bytes(range(256)) * 4000
 PLACE = "me/coder-GGUF/coder-q8_0.gguf"

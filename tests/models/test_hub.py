@@ -9,7 +9,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.completion.tokenizer import ModelTokenizer
-from spd_lsp.models.checkpoint.hub import (
+from spd_lsp.models.hub import (
     absolute_model_name,
     known_languages,
     locate,

@@ -6,16 +6,11 @@ Fields of our own: `path`, `language` and `explicit` in a request, `probability`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta
-
-from spd_lsp.http.completions import Alternative, Answer, Wanted
-from spd_lsp.http.fields import Alternatives, Fields, as_list
-
-_MAX_NUMBER = 2**31 - 1
+from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
+from spd_lsp.http.completions import Alternative, Answer, Count, Fields, Wanted
 
 
 class InfillFields(Fields):
@@ -24,37 +19,30 @@ class InfillFields(Fields):
     input_prefix: str = ""
     input_suffix: str = ""
     prompt: str = ""
-    n_predict: Annotated[int, Meta(ge=-2, le=_MAX_NUMBER)] = -1
-    n_cmpl: Alternatives | None = None
-    t_max_predict_ms: Annotated[int, Meta(ge=-1, le=_MAX_NUMBER)] = 0
+    n_predict: int = -1
+    n_cmpl: Count | None = None
+    t_max_predict_ms: int = 0
     explicit: bool = False
-    response_fields: str | list[str] = ""
+    response_fields: tuple[str, ...] = ()
 
     def wanted(self) -> Wanted:
         """What a request asks for."""
         return Wanted(
             before=self.input_prefix + self.prompt,
             after=self.input_suffix,
+            fields=self,
             alternatives=self.n_cmpl or self.n,
-            max_tokens=self.n_predict if self.n_predict > 0 else None,
-            line_seconds=self.t_max_predict_ms / 1000 if self.t_max_predict_ms > 0 else None,
-            unasked=not self.explicit,
-            **self.place(),
+            explicit=self.explicit,
+            max_tokens=self.n_predict if self.n_predict > 0 else MAX_BLOCK_TOKENS,
+            line_seconds=self.t_max_predict_ms / 1000,
         )
 
 
 def answers(answer: Answer, fields: InfillFields, model: str) -> list[dict[str, Any]]:
     """An object for each alternative; one with an empty text if there is none."""
     alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    wanted = as_list(fields.response_fields)
     found = [_answer(one, number, answer, model) for number, one in enumerate(alternatives)]
-    return [_selected(one, wanted) for one in found] if wanted else found
-
-
-def events(answers: Iterable[Mapping[str, Any]]) -> str:
-    """The same as a stream of events: a text at once, as drafts are ranked when all are written, then its end."""
-    parts = (part for one in answers for part in ({**one, "stop": False}, {**one, "content": ""}))
-    return "".join(f"data: {json.dumps(part)}\n\n" for part in parts)
+    return [_selected(one, fields.response_fields) for one in found] if fields.response_fields else found
 
 
 def _answer(one: Alternative, number: int, answer: Answer, model: str) -> dict[str, Any]:
@@ -74,7 +62,7 @@ def _answer(one: Alternative, number: int, answer: Answer, model: str) -> dict[s
         "timings": {
             "cache_n": found.prompt_tokens - found.read_tokens,
             **_rates("prompt", found.read_tokens, answer.reading_seconds),
-            **_rates("predicted", found.tokens, answer.writing_seconds),
+            **_rates("predicted", found.tokens, max(0.0, found.seconds - answer.reading_seconds)),
         },
     }
 

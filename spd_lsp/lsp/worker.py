@@ -118,7 +118,7 @@ class Worker:
     def _run_slice(self) -> bool:
         """Index what changed for a moment; whether there is more to do. A failure ends it until the next look."""
         try:
-            self._update_index()
+            self.update_index()
             return self.completer is not None and self.completer.run_idle_work(_SLICE_SECONDS)
         except Exception as error:
             log.error("idle work failed: %s", safe_traceback(error))
@@ -144,7 +144,7 @@ class Worker:
         token.check()
         if (completer := self.completer) is None:
             return None
-        self._update_index(request.uri)
+        self.update_index(request.uri)
         result = completer.complete(
             request.source,
             request.cursor,
@@ -178,7 +178,7 @@ class Worker:
         token.check()
         if (completer := self.completer) is None:
             return result
-        self._update_index(request.uri)
+        self.update_index(request.uri)
         place = request.source, request.cursor, request.language, request.path
         longer = completer.write_block(*place, result, name=request.uri, check=token.check)
         log.info("block: %d passes", longer.passes - result.passes)
@@ -188,19 +188,23 @@ class Worker:
         """Have the model read the prompt of a request that may follow."""
         token.check()
         if (completer := self.completer) is not None:
-            self._update_index()
+            self.update_index()
             count = completer.prefetch(_document(request), request.cursor, token.check)
             log.info("prefetch: %d prompt tokens read", count)
 
-    def _update_index(self, active: str = "") -> None:
-        """Count the open documents as they are now, but for the active one, which its request counts."""
+    def update_index(self, active: str = "") -> bool:
+        """Count the open documents as they are now, but for the active one, which its request counts.
+
+        Returns whether any has changed.
+        """
         opened, known = self.opened, self._counted
         if self.completer is None or opened is known:
-            return
+            return False
         changes: dict[str, OpenDocument | None] = dict.fromkeys(known.keys() - opened.keys())
         changes |= {name: document for name, document in opened.items() if known.get(name) != document}
         self._counted = opened
         self.completer.update_documents(changes, active)
+        return bool(changes)
 
 
 def _document(request: CompletionRequest) -> OpenDocument:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint import hub
-from spd_lsp.settings import NO_MODEL, Settings, is_server
+from spd_lsp.settings import Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -77,13 +77,6 @@ def load_completer(
     return Completer(model, tokens, tables, settings, tuned, languages, server)
 
 
-def prepare(settings: Settings, report: Callable[[str], None]) -> None:
-    """Fetch and check a model as far as that needs no other one to make room."""
-    from spd_lsp.models.load import check_place
-
-    check_place(hub.locate(settings.model, report))
-
-
 def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
     """Return the settings with defaults replaced by those that a model was made for."""
     defaults = Settings()
@@ -91,13 +84,6 @@ def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
         name: value for name, value in shipped.items() if getattr(settings, name) == getattr(defaults, name)
     }
     return replace(settings, **unset)
-
-
-def load_stand_in(settings: Settings) -> Completer | None:
-    """Make a completer without a model, which is there before another model is; None for those loaded as soon."""
-    if settings.model in (hub.STARTER, NO_MODEL) or is_server(settings.model):
-        return None
-    return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
 
 
 def _check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a session gets its model: the one before it completes until it is there, or n-grams do.
+"""How a session gets its model: a small one before it completes until it is there.
 
 In: settings. Out: a worker's completer, and the status that says how that went. Runs on the event loop; what loads
 has a thread of its own.
@@ -7,18 +7,17 @@ has a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from spd_lsp.lsp.options import with_model_of
 from spd_lsp.lsp.status import LOADING, READY, SERVED, Status
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.models.checkpoint.hub import STARTER
-from spd_lsp.output.safe_logging import safe_traceback, user_message
+from spd_lsp.output.safe_logging import user_message
 from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
@@ -26,37 +25,19 @@ if TYPE_CHECKING:
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
-    Prepare = Callable[[Settings, Report], object]
-    StandIn = Callable[[Settings], Completer | None]
-
-log = logging.getLogger(__name__)
-
-Made = TypeVar("Made")
 
 
 class ModelLoader:
     """Loads models for a worker; a newer call cancels an older one."""
 
-    def __init__(
-        self, worker: Worker, load: Load, prepare: Prepare | None = None, stand_in: StandIn | None = None
-    ) -> None:
-        """`prepare` fetches and checks a model, before the loaded one is let go. `stand_in`: n-grams alone."""
-        self.has_model = False  # and not just what stands in for it
+    def __init__(self, worker: Worker, load: Load) -> None:
         self.tried: Settings | None = None  # the settings of the last attempt
         self.loaded: Settings | None = None  # those of the last model that could be loaded
         self.ended = asyncio.Event()  # the last attempt
         self._worker = worker
         self._load = load
-        self._prepare = prepare
-        self._make_stand_in = stand_in
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp-loader")
         self._token = CancellationToken()
-
-    @property
-    def fingerprint(self) -> str | None:
-        """What identifies the tokenizer of the loaded model; None without one."""
-        completer = self._worker.completer
-        return completer.tokens.fingerprint if completer and self.has_model else None
 
     async def load(self, settings: Settings, report: Report) -> Status | None:
         """Load a model, or else keep the one before it, or else load the bundled one; how that went.
@@ -71,7 +52,7 @@ class ModelLoader:
         instead = ""
         if problem and not token.is_cancelled and (fallback := self._fallback(settings)):
             instead = f"{problem}; meanwhile completing with {fallback.model}"
-            if self.has_model:
+            if self._worker.completer:
                 self._worker.submit(self._worker.apply_settings, fallback)
                 problem = ""
             else:
@@ -92,50 +73,29 @@ class ModelLoader:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _attempt(self, settings: Settings, report: Report, token: CancellationToken) -> str:
-        """Replace the completer, which answers as long as possible; what went wrong, or an empty string."""
+        """Replace the completer; what went wrong, or an empty string.
+
+        A small one answers until the new one is there; two large ones at once may not fit.
+        """
         loop = asyncio.get_running_loop()
 
         def report_or_stop(text: str) -> None:
             token.check()
             loop.call_soon_threadsafe(report, text)
 
-        async def call(work: Callable[[Settings, Report], Made]) -> Made:
-            made = await loop.run_in_executor(self._thread, work, settings, report_or_stop)
-            token.check()
-            return made
-
         report(LOADING)
         try:
-            if not self.has_model:
-                await self._worker.run(partial(self._let_stand_in, settings))
-            if self._prepare:
-                await call(self._prepare)
-            if self.has_model and not self._is_small:
-                await self._worker.run(partial(self._let_stand_in, settings))
-            completer = await call(self._load)
+            if self.loaded and self.loaded.model not in (STARTER, NO_MODEL) and not is_server(self.loaded.model):
+                await self._worker.run(partial(self._worker.use, None))
+            completer = await loop.run_in_executor(self._thread, self._load, settings, report_or_stop)
+            token.check()
         except Cancelled:
             return "cancelled"
         except Exception as error:
             return user_message(error, "loading the model")
         await self._worker.run(partial(self._worker.use, completer))
-        self.has_model = True
         self.loaded = settings
         return ""
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether the loaded model hardly needs memory; two large ones at once may not fit."""
-        return self.loaded is None or self.loaded.model in (STARTER, NO_MODEL) or is_server(self.loaded.model)
-
-    def _let_stand_in(self, settings: Settings) -> None:
-        """In the worker's thread: let go of the model, and complete with n-grams alone, if they can be had."""
-        self.has_model = False
-        self._worker.use(None)
-        if self._make_stand_in:
-            try:
-                self._worker.use(self._make_stand_in(settings))
-            except Exception as error:
-                log.error("nothing stands in for the model: %s", safe_traceback(error))
 
     def _fallback(self, settings: Settings) -> Settings | None:
         """What to complete with where a model cannot be loaded: the model before it, or the bundled one."""

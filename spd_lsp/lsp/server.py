@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
 
-from ngram_builders.programs import is_running
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp.completion.exclusions import OFF
 from spd_lsp.lsp.completion_items import ACCEPTED, ItemCapabilities, details_of, inline_items, menu_items
 from spd_lsp.lsp.documents import Change, file_path
 from spd_lsp.lsp.loading import ModelLoader
 from spd_lsp.lsp.options import SECTION, needs_reload
-from spd_lsp.lsp.protocol import WorkDoneProgress, reply_or_none
+from spd_lsp.lsp.protocol import work_done_progress
 from spd_lsp.lsp.session import Session
 from spd_lsp.lsp.status import Status
 from spd_lsp.lsp.worker import Worker
@@ -31,10 +29,9 @@ from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.lsp.loading import Load, Prepare, StandIn
+    from spd_lsp.lsp.loading import Load
 
 _SNOOZE_SECONDS = 300
-_MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 _SOURCE_FILES = f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -51,26 +48,16 @@ def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
     return register
 
 
-def create_server(
-    load: Load,
-    settings: Settings | None = None,
-    fixed: Collection[str] = (),
-    *,
-    prepare: Prepare | None = None,
-    stand_in: StandIn | None = None,
-) -> Session:
+def create_server(load: Load, settings: Settings | None = None, fixed: Collection[str] = ()) -> Session:
     """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
-
-    `prepare` fetches and checks a model, before the one that is loaded is let go. `stand_in`, for models that take
-    long to load: what answers until then.
 
     Editors cannot change those of the `settings` that are named `fixed`.
     """
     worker = Worker()
-    server = Session(worker, ModelLoader(worker, load, prepare, stand_in), settings or Settings(), fixed)
+    server = Session(worker, ModelLoader(worker, load), settings or Settings(), fixed)
     for method, (handler, options) in _FEATURES.items():
         server.feature(method, options)(handler)
-    commands: dict[str, Callable[..., Any]] = {**server.indexer.commands, ACCEPTED: server.usage.note_acceptance}
+    commands: dict[str, Callable[..., Any]] = {**server.indexer.commands, ACCEPTED: server.note_acceptance}
     for name, command in commands.items():
         server.command(name)(partial(command))  # pygls marks what it registers, which a method does not allow
     return server
@@ -119,26 +106,26 @@ async def ghost_text(ls: Session, params: types.InlineCompletionParams) -> types
 @_feature(types.INITIALIZE)
 def initialize(ls: Session, params: types.InitializeParams) -> None:
     """Note what the client can do and wants."""
+    ls.protocol.use_own_workspace()
     ls.client = ItemCapabilities.of(params)
-    if params.process_id is not None and is_running(params.process_id):  # not through ssh or from a container
-        ls.editor_process = params.process_id
     ls.configuration.set_options(params.initialization_options)
 
 
 @_feature(types.INITIALIZED)
 async def initialized(ls: Session, params: types.InitializedParams) -> None:
-    """Load the model with the client's configuration."""
+    """Load the model with the client's options; its configuration is applied when it comes."""
     _register_capabilities(ls)
-    await _configure_first(ls)
+    await asyncio.gather(_configure(ls), _pull_configuration(ls))
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
 async def did_change_configuration(ls: Session, params: types.DidChangeConfigurationParams) -> None:
-    """Use the new configuration."""
-    if not await _pull_configuration(ls):
+    """Use the new configuration, which clients send if they cannot be asked for it."""
+    if not get_capability(ls.client_capabilities, "workspace.configuration"):
         settings = params.settings
         ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
-    await _configure(ls)
+        await _configure(ls)
+    await _pull_configuration(ls)
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
@@ -166,7 +153,8 @@ async def status(ls: Session, params: Any) -> dict[str, Any]:
     record = ls.status.as_json(**state, model=model)
     record |= {"snoozing": ls.snooze_seconds, "automatic": ls.settings.automatic}
     record["usage"] = ls.usage.summary(ls.data_folder)
-    if document := ls.workspace.find_document(params):
+    if params:
+        document = ls.workspace.get_text_document(params["textDocument"]["uri"])
         indexed = ls.indexer.has_table(document.file)
         why = "" if indexed else ls.indexer.reason_not_indexed(document.file)
         reason = ls.exclusion(document)
@@ -186,29 +174,30 @@ def snooze(ls: Session, params: Any) -> int:
 @_feature("spd-lsp/drafts")
 async def all_drafts(ls: Session, params: Any) -> list[dict[str, str]]:
     """All drafts at a cursor: what to insert, that with the word that it completes, and its details."""
-    place = ls.workspace.find_cursor(params)
-    if place is None:
-        return []
-    word = place[0].cursor_line(place[1]).word
-    drafts = await ls.complete(place[0], ls.request_at(*place, explicit=True))
+    document, cursor = ls.workspace.find_cursor(params)
+    word = document.cursor_line(cursor).word
+    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=True))
     return [{"text": one.text, "label": word + one.text, "details": details_of(one)} for one in drafts or []]
 
 
 @_feature("textDocument/copilotInlineEdit")
 def next_edits(ls: Session, params: Any) -> dict[str, Any]:
     """Propose places in the document where the edit just made is wanted, too, at most `context.limit` or one."""
-    document = ls.workspace.find_document(params)
-    context = params.get("context") if document else None
-    limit = context.get("limit") if isinstance(context, dict) else None
-    most = limit if isinstance(limit, int) and limit > 0 else 1
-    return {"edits": ls.next_edits.edits(document, most) if document else []}
+    document = ls.workspace.get_text_document(params["textDocument"]["uri"])
+    if document.uri != ls.next_edits.edited or document.source is not ls.next_edits.texts.get(document.uri):
+        return {"edits": []}
+    version = {"uri": document.uri, "version": document.version}
+    edits = []
+    for start, end, text in ls.next_edits.proposals()[: params.get("context", {}).get("limit", 1)]:
+        span = types.Range(*map(document.client_position_at_offset, (start, end)))
+        edits.append({"text": text, "range": span, "textDocument": version})
+    return {"edits": edits}
 
 
 @_feature("spd-lsp/cursor")
 def did_move_cursor(ls: Session, params: Any) -> None:
     """Prefetch where the cursor rests, as in a document that was opened or switched to."""
-    if cursor := ls.workspace.find_cursor(params):
-        ls.prefetch(*cursor)
+    ls.prefetch(*ls.workspace.find_cursor(params))
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
@@ -237,16 +226,10 @@ def did_change(ls: Session, params: Change) -> None:
         ls.note_edit(document)
 
 
-@_feature(types.TEXT_DOCUMENT_DID_SAVE, types.SaveOptions(include_text=True))
+@_feature(types.TEXT_DOCUMENT_DID_SAVE)
 def did_save(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
-    """Index the file as saved. Its text is compared with ours, which may have missed an edit."""
+    """Index the file as saved."""
     document = ls.workspace.get_text_document(params.text_document.uri)
-    if (
-        params.text is not None
-        and document.is_open
-        and (document.is_out_of_step or params.text != document.source)
-    ):
-        document.apply_change(types.TextDocumentContentChangeWholeDocument(params.text))
     if document.is_open and document.file:
         ls.worker.submit(ls.worker.update_files, [document.file])
     ls.index_changes()
@@ -268,7 +251,8 @@ def did_close_notebook(ls: Session, params: types.DidCloseNotebookDocumentParams
 def shutdown(ls: Session, params: None) -> None:
     """Stop all work before the client leaves."""
     ls.has_shut_down = True
-    ls.cancel_all()
+    ls.loader.cancel()
+    ls.stop()
 
 
 def _register_capabilities(ls: Session) -> None:
@@ -286,23 +270,13 @@ def _register_capabilities(ls: Session) -> None:
         ls.client_register_capability(types.RegistrationParams(registrations))
 
 
-async def _configure_first(ls: Session) -> None:
-    """Load the model with the client's configuration; what comes late is applied when it comes."""
-    pulling = asyncio.ensure_future(_pull_configuration(ls))
-    await asyncio.wait([pulling], timeout=_MAX_WAIT_FOR_CONFIGURATION)
-    loading = asyncio.ensure_future(_configure(ls))
-    await pulling
-    await asyncio.gather(loading, _configure(ls))
-
-
-async def _pull_configuration(ls: Session) -> bool:
-    """Request our section of the client's configuration; whether the client supports that."""
-    if not get_capability(ls.client_capabilities, "workspace.configuration"):
-        return False
-    params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-    if sections := await reply_or_none(ls.workspace_configuration_async(params)):
-        ls.configuration.set_configuration(sections[0])
-    return True
+async def _pull_configuration(ls: Session) -> None:
+    """Request our section of the configuration from a client that supports that, and apply it."""
+    if get_capability(ls.client_capabilities, "workspace.configuration"):
+        params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+        sections = await ls.workspace_configuration_async(params)
+        ls.configuration.set_configuration(sections[0] if sections else None)
+        await _configure(ls)
 
 
 async def _configure(ls: Session) -> None:
@@ -326,18 +300,19 @@ async def _reload(ls: Session) -> None:
     """Load the model, and show how that goes."""
     ls.forget_results()
     ls.status = Status()
-    with closing(WorkDoneProgress(ls, "spd-lsp")) as progress:
+    ls.loader.tried = ls.settings
+    async with work_done_progress(ls, "spd-lsp") as show:
 
         def report(text: str) -> None:
             ls.status.note_progress(text)
-            progress.report(text)
+            show(text, None)
 
         status = await ls.loader.load(ls.settings, report)
     if status is not None:
         ls.status = status
         ls.show_once(status.problem)
         ls.show_once(status.message if status.kind == "error" else "")
-        ls.recent.clear()  # answers of what stood in
+        ls.recent.clear()  # answers of the model before it
         if ls.settings != ls.loader.tried:  # changed meanwhile
             ls.worker.submit(ls.worker.apply_settings, ls.settings)
         ls.index_changes()

@@ -20,16 +20,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import display_path
 from spd_lsp import __version__
 from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
 from spd_lsp.completion.typed_along import (
@@ -39,11 +37,11 @@ from spd_lsp.completion.typed_along import (
     merge_previous,
     typed_since,
 )
+from spd_lsp.edits.session import Session as NextEdits
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.folder_indexer import FolderIndexer
 from spd_lsp.lsp.loading import ModelLoader
-from spd_lsp.lsp.next_edits import NextEdits
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
 from spd_lsp.lsp.status import COMPUTING, LOADING, Status
@@ -64,6 +62,7 @@ _MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
+_MAX_CHARS_FOR_NEXT_EDITS = 200_000  # of a document
 
 log = logging.getLogger(__name__)
 
@@ -103,12 +102,11 @@ class Session(LanguageServer):
         self.loader = loader
         self.indexer = FolderIndexer(self)
         self.next_edits = NextEdits()
-        self.usage = Usage(worker.submit, lambda: self.data_folder)
+        self.usage = Usage()
         self.client = ItemCapabilities()
         self.status = Status()
-        self.on_answer: Callable[[CompletionResult, int], None] | None = None
+        self.on_answer: Callable[[CompletionResult], None] | None = None
         self.snoozes_until = 0.0
-        self.editor_process: int | None = None  # if it runs on this machine
         self.has_shut_down = False  # the client has sent `shutdown`
         self.recent = RecentResults()
         self.computing: Computation | None = None  # the newest
@@ -122,7 +120,9 @@ class Session(LanguageServer):
     @property
     def workspace(self) -> LspWorkspace:
         """The open documents."""
-        return self.protocol.documents or self.protocol.workspace
+        workspace = self.protocol.workspace
+        assert isinstance(workspace, LspWorkspace)
+        return workspace
 
     async def complete(self, document: LspDocument, request: CompletionRequest) -> list[Completion] | None:
         """Return the drafts for a request, best first; None if a newer request replaced it."""
@@ -238,7 +238,7 @@ class Session(LanguageServer):
             counted = request.language, best.kind, best.text, milliseconds
             asyncio.get_running_loop().call_soon(self.usage.note_offer, *counted)  # the answer does not wait
         if self.on_answer:
-            self.on_answer(result, len(result.completions))
+            self.on_answer(result)
         instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
         for problem in (*instead, *result.problems):
             self.show_once(problem, types.MessageType.Warning)
@@ -318,7 +318,7 @@ class Session(LanguageServer):
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
-        is_early = self.status.kind == "loading" and not self.loader.has_model
+        is_early = self.status.kind == "loading" and self.worker.completer is None
         if request.explicit and is_early and not self.exclusion(document):
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.loader.ended.wait(), _MAX_WAIT_FOR_MODEL)
@@ -347,23 +347,13 @@ class Session(LanguageServer):
             return f"{OFF} for {document.language_id}"
         if document.may_hold_secrets:
             return MAY_HOLD_SECRETS
-        if document.is_out_of_step:
-            return _out_of_step(document.uri)
         return self.status.message if self.status.kind == "error" else ""
-
-    def note_lost_edit(self, params: Any) -> None:
-        """Offer nothing in the document of an edit that is not understood, or in all if it names none; say so."""
-        named = self.workspace.find_document(params)
-        for document in [named] if named else self.workspace.documents:
-            if document.is_open:
-                document.is_out_of_step = True
-                self.recent.drop(document.uri)
-                self.show_once(_out_of_step(document.uri), types.MessageType.Warning)
 
     def note_edits(self) -> None:
         """Look at what changed in the documents for next edits, unless they are switched off."""
         if self.settings.next_edits:
-            self.next_edits.see(one for one in self.workspace.documents if not self.exclusion(one))
+            short = (one for one in self.workspace.documents if len(one.source) <= _MAX_CHARS_FOR_NEXT_EDITS)
+            self.next_edits.see({one.uri: one.source for one in short if not self.exclusion(one)})
 
     def index_changes(self) -> None:
         """Have the worker count the open documents as they are now, at the next request or when idle."""
@@ -374,7 +364,9 @@ class Session(LanguageServer):
 
     def index_folders(self) -> None:
         """Index the open folders in the background, once the model is loaded."""
-        self.indexer.update(self.workspace.folder_uris, self.settings, self.loader.fingerprint)
+        completer = self.worker.completer
+        fingerprint = completer.tokens.fingerprint if completer else None
+        self.indexer.update(self.workspace.folder_uris, self.settings, fingerprint)
 
     def forget_documents(self, uris: Sequence[str]) -> None:
         """Drop what runs and what was answered for closed documents, and no longer count them."""
@@ -399,14 +391,14 @@ class Session(LanguageServer):
         if source is not FeatureRequestError:
             log.error("failed to handle a message: %s", safe_traceback(error))
 
-    def cancel_all(self) -> None:
-        """Stop loading and completing within one step."""
-        self.loader.cancel()
-        self.stop()
+    def note_acceptance(self, language: str, source: str, characters: int) -> None:
+        """Count a completion that the editor inserted."""
+        self.usage.note_acceptance(language, source, characters)
+        self.worker.submit(add_counts, self.data_folder, self.usage.take())
 
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
-        self.cancel_all()
+        self.stop()
         self.stop_ahead()
         if counts := self.usage.take():
             add_counts(self.data_folder, counts)
@@ -421,9 +413,3 @@ def _observed(work: Awaitable[CompletionResult | None]) -> asyncio.Task[Completi
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
-
-
-def _out_of_step(uri: str) -> str:
-    """What to do about a document whose text here may be another than the editor's."""
-    name = display_path(PurePosixPath(unquote(urlsplit(uri).path)).name)
-    return f"the editor sent an edit of {name} that is not understood; save it, or close and open it again"

@@ -6,11 +6,9 @@ servers of a user add to one file.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ _SOURCES = ("model", "copies", "names")
 _FILE = "usage.json"
 _MAX_LANGUAGE = 40  # characters of an editor's language id
 _MAX_KEYSTROKES = 100_000  # of one completion
-_SAVE_SECONDS = 30.0  # between two additions to the file
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +31,9 @@ Counts = Counter[tuple[str, str, int]]  # of a language, a source and one of the
 class Usage:
     """What one session counts, until it is added to the file."""
 
-    def __init__(self, submit: Callable[..., None], folder: Callable[[], Path]) -> None:
-        """`submit` runs what writes the file in the `folder`."""
-        self._submit = submit
-        self._folder = folder
+    def __init__(self) -> None:
         self._new: Counts = Counter()
         self._best = ""  # that was offered last
-        self._timer: asyncio.TimerHandle | None = None  # until it is added to the file
 
     def note_offer(self, language: str | None, source: str, best: str, milliseconds: int) -> None:
         """Count the best completion of an answer, unless it is what is left of the last one."""
@@ -48,32 +41,16 @@ class Usage:
         self._new[name, source, _OFFERED] += not self._best.endswith(best)
         self._new[name, source, _MILLISECONDS] += milliseconds
         self._best = best
-        self._save_soon()
 
-    def note_acceptance(self, *accepted: object) -> None:
-        """Count what an editor inserted: language, source and characters, unless they cannot be ours."""
-        language, source, characters, *_ = (*accepted, None, None, None)
-        if not (isinstance(language, str) and isinstance(source, str) and isinstance(characters, int)):
-            return
+    def note_acceptance(self, language: str, source: str, characters: int) -> None:
+        """Count what an editor inserted, unless it cannot be ours."""
         if language.isprintable() and source in _SOURCES and 0 < characters <= _MAX_KEYSTROKES:
             name = language[:_MAX_LANGUAGE]
             self._new[name, source, _ACCEPTED] += 1
             self._new[name, source, _KEYSTROKES] += characters - 1  # one accepts it
-            self._save_soon()
-
-    def _save_soon(self) -> None:
-        """Add what is counted to the file, once for many."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SAVE_SECONDS, self._save)
-
-    def _save(self) -> None:
-        self._submit(add_counts, self._folder(), self.take())
 
     def take(self) -> Counts:
         """What was counted since the last time, to be added to the file."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
         counts, self._new = self._new, Counter()
         return counts
 
@@ -83,7 +60,10 @@ class Usage:
             total = read_counts(folder) + self._new
         except UserError:
             return ""
-        accepted, keystrokes = (_total(total, number) for number in (_ACCEPTED, _KEYSTROKES))
+        accepted, keystrokes = (
+            sum(count for (*_, kind), count in total.items() if kind == number)
+            for number in (_ACCEPTED, _KEYSTROKES)
+        )
         return f"{accepted} accepted, {keystrokes} keystrokes saved" if accepted else ""
 
 
@@ -96,10 +76,6 @@ def add_counts(folder: Path, counts: Counts) -> None:
             replace_file(folder / _FILE, [b"[\n" + ",\n".join(lines).encode() + b"\n]\n"])
     except (OSError, UserError) as error:
         log.debug("usage is not counted: %s", error)
-
-
-def _total(counts: Counts, number: int) -> int:
-    return sum(count for (*_, kind), count in counts.items() if kind == number)
 
 
 def read_counts(folder: Path) -> Counts:

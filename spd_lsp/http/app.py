@@ -58,16 +58,15 @@ def make_app(completions: Completions, token: str, model: str) -> Starlette:
         if fields.n_predict == 0:
             await _while_connected(request, completions.read_ahead(wanted))
             return JSONResponse({"content": "", "stop": True, "tokens_predicted": 0})
-        answer = await _while_connected(request, completions.complete(wanted))
-        answers = infill.answers(answer, fields, model)
+        found, reading = await _while_connected(request, completions.complete(wanted))
+        answers = infill.answers(found, reading, fields, model)
         return JSONResponse(answers if wanted.alternatives > 1 else answers[0])
 
     async def complete(request: Request) -> Response:
         """OpenAI's completions."""
         fields = await _body(request, openai.CompletionFields)
-        completion = openai.completion(
-            await _while_connected(request, completions.complete(fields.wanted())), model
-        )
+        found, _ = await _while_connected(request, completions.complete(fields.wanted()))
+        completion = openai.completion(found, model)
         if fields.stream:
             return Response(openai.events(completion), media_type="text/event-stream")
         return JSONResponse(completion)

@@ -69,26 +69,6 @@ class Wanted:
     line_seconds: float = 0.0  # of writing, after which a whole line is enough; 0: no limit
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A text for the cursor's place."""
-
-    text: str
-    tokens: int
-    probability: float | None  # that exactly this will be written; None where more is to follow
-    ends: bool  # whether it ends by itself, and not by the limit of tokens
-    stop: str = ""  # the text before which it was cut
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Alternatives, best first and perhaps none, and what they cost."""
-
-    alternatives: Sequence[Alternative]
-    found: CompletionResult
-    reading_seconds: float = 0.0  # of the prompt
-
-
 class _Clock(CancellationToken):
     """Also measures how long the prompt is read: until the number of positions read no longer changes."""
 
@@ -120,8 +100,8 @@ class Completions:
         self._folder = folder
         self._sent: dict[str, str] = {}  # texts of files by name, the latest last
 
-    async def complete(self, wanted: Wanted) -> Answer:
-        """Answer; to be cancelled if nobody waits for it any more."""
+    async def complete(self, wanted: Wanted) -> tuple[CompletionResult, float]:
+        """Answer, and the seconds for the prompt; to be cancelled if nobody waits for it any more."""
         clock = _Clock(self._completer.model)
         return await self.worker.run(partial(self._complete, wanted, clock), clock)
 
@@ -132,18 +112,22 @@ class Completions:
 
     # In the thread:
 
-    def _complete(self, wanted: Wanted, clock: _Clock) -> Answer:
+    def _complete(self, wanted: Wanted, clock: _Clock) -> tuple[CompletionResult, float]:
         clock.start()
         request = self._begin(wanted)
         if reason := exclusion_reason(request.path or PurePath(), self._settings, request.language):
-            return Answer((), CompletionResult([], reason=reason))
+            return CompletionResult([], reason=reason), 0.0
         found = self.worker.complete(request, clock)
         assert found  # the worker has had its completer from the start
         is_late = 0 < wanted.line_seconds < time.perf_counter() - clock.read_at
         if wanted.max_tokens >= MAX_BLOCK_TOKENS and not is_late:
             found = self.worker.write_block(request, found, clock)
-        alternatives = self._alternatives(found.completions, wanted.fields.stops)
-        return Answer(alternatives[: wanted.alternatives], found, clock.read_at - clock.started)
+        alternatives: dict[str, Completion] = {}
+        for one in found.completions:
+            cut = _cut(one, wanted.fields.stops)
+            alternatives.setdefault(cut.text, cut)
+        found = replace(found, completions=list(alternatives.values())[: wanted.alternatives])
+        return found, clock.read_at - clock.started
 
     def _read_ahead(self, wanted: Wanted, token: CancellationToken) -> None:
         request = self._begin(wanted)
@@ -192,17 +176,11 @@ class Completions:
         file = self._folder / name
         return file.with_name(f"untitled{file.suffix}")
 
-    def _alternatives(self, completions: Sequence[Completion], stops: Sequence[str]) -> list[Alternative]:
-        """Each text once, cut before the texts that the client wants to stop at."""
-        found: dict[str, Alternative] = {}
-        for one in completions:
-            cuts = ((one.text.find(stop), stop) for stop in stops if stop in one.text)
-            at, stopped = min(cuts, default=(None, ""))
-            text = one.text[:at]
-            probability = None if stopped else one.shown_probability
-            tokens = self._completer.tokens.count(text)
-            found.setdefault(text, Alternative(text, tokens, probability, one.ends or bool(stopped), stopped))
-        return list(found.values())
+
+def _cut(one: Completion, stops: Sequence[str]) -> Completion:
+    """A completion that ends before the first of the texts that the client wants to stop at."""
+    at = min((one.text.find(stop) for stop in stops if stop in one.text), default=None)
+    return one if at is None else replace(one, text=one.text[:at], ends=True, is_rated=False)
 
 
 def _long_lines(text: str) -> set[str]:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
-from spd_lsp.http.completions import Alternative, Answer, Count, Fields, Wanted
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
+from spd_lsp.http.completions import Count, Fields, Wanted
 
 
 class InfillFields(Fields):
@@ -38,33 +40,32 @@ class InfillFields(Fields):
         )
 
 
-def answers(answer: Answer, fields: InfillFields, model: str) -> list[dict[str, Any]]:
-    """An object for each alternative; one with an empty text if there is none."""
-    alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    found = [_answer(one, number, answer, model) for number, one in enumerate(alternatives)]
-    return [_selected(one, fields.response_fields) for one in found] if fields.response_fields else found
-
-
-def _answer(one: Alternative, number: int, answer: Answer, model: str) -> dict[str, Any]:
-    found = answer.found
-    return {
-        "index": number,
-        "content": one.text,
+def answers(found: CompletionResult, reading: float, fields: InfillFields, model: str) -> list[dict[str, Any]]:
+    """An object for each alternative, at least one. `reading`: seconds for the prompt."""
+    shared = {
         "stop": True,
         "model": model,
-        "probability": one.probability,
-        "tokens_predicted": one.tokens,
+        "tokens_predicted": found.tokens,
         "tokens_evaluated": found.prompt_tokens,
-        "truncated": False,
-        "stop_type": "word" if one.stop else "eos" if one.ends else "limit",
-        "stopping_word": one.stop,
         "tokens_cached": found.prompt_tokens + found.tokens,
+        "truncated": False,
         "timings": {
             "cache_n": found.prompt_tokens - found.read_tokens,
-            **_rates("prompt", found.read_tokens, answer.reading_seconds),
-            **_rates("predicted", found.tokens, max(0.0, found.seconds - answer.reading_seconds)),
+            **_rates("prompt", found.read_tokens, reading),
+            **_rates("predicted", found.tokens, max(0.0, found.seconds - reading)),
         },
     }
+    answers = [
+        {
+            "index": number,
+            "content": one.text,
+            "probability": one.shown_probability,
+            "stop_type": "eos" if one.ends else "limit",
+            **shared,
+        }
+        for number, one in enumerate(found.completions or [Completion("", 0.0, is_rated=False)])
+    ]
+    return [_selected(one, fields.response_fields) for one in answers] if fields.response_fields else answers
 
 
 def _rates(name: str, tokens: int, seconds: float) -> dict[str, float]:

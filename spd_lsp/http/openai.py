@@ -21,7 +21,9 @@ from starlette.exceptions import HTTPException
 
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
 from spd_lsp.completion.fill_formats import FILL_FORMATS, FillFormat
-from spd_lsp.http.completions import Alternative, Answer, Fields, Wanted
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
+from spd_lsp.http.completions import Fields, Wanted
 
 # The tokens of a model that a text may begin with.
 _SPECIAL = re.compile(r"\s*(?:<[|｜][^<>\n]{1,30}[|｜]>|<(?:fim[_-]\w+|PRE|SUF|MID)>|\[(?:SUFFIX|PREFIX)\])")
@@ -49,11 +51,9 @@ class CompletionFields(Fields, kw_only=True):
         )
 
 
-def completion(answer: Answer, model: str) -> dict[str, Any]:
+def completion(found: CompletionResult, model: str) -> dict[str, Any]:
     """The answer; a text that is empty if there is none."""
-    alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    prompt = answer.found.prompt_tokens
-    written = sum(one.tokens for one in alternatives)
+    prompt, written = found.prompt_tokens, found.tokens
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
@@ -63,11 +63,11 @@ def completion(answer: Answer, model: str) -> dict[str, Any]:
             {
                 "index": number,
                 "text": one.text,
-                "probability": one.probability,
+                "probability": one.shown_probability,
                 "logprobs": None,
                 "finish_reason": "stop" if one.ends else "length",
             }
-            for number, one in enumerate(alternatives)
+            for number, one in enumerate(found.completions or [Completion("", 0.0, is_rated=False)])
         ],
         "usage": {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written},
     }

@@ -12,7 +12,6 @@ import logging
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from pygls.lsp.server import LanguageServer
 from ngram_builders.programs import python
 from ngram_builders.registry.registry import FolderChoice, Registry
 from spd_lsp.lsp.documents import file_path
-from spd_lsp.lsp.protocol import Report, work_done_progress
+from spd_lsp.lsp.protocol import work_done_progress
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import start_in_background
 from spd_lsp.output.printable import printable
@@ -159,18 +158,14 @@ class FolderIndexer:
         task = {"folder": str(folder), "data_dir": data, "model": target.model, "unlimited": unlimited}
         process = start_in_background(python("spd_lsp.commands.index_folder", json.dumps(task)), subprocess.PIPE)
         assert process.stdout
-        show: Report | None = None
+        title = f"spd-lsp: indexing {printable(folder.name)}"
         try:
-            async with AsyncExitStack() as display:
+            async with work_done_progress(self._server, title, self._tasks[uri].cancel) as show:
                 # A thread reads: asyncio's own processes print tracebacks if the event loop ends first.
                 while line := await asyncio.to_thread(process.stdout.readline):
                     ((kind, value),) = json.loads(line).items()
                     if kind != "progress":
                         return kind, value
-                    if show is None:
-                        title = f"spd-lsp: indexing {printable(folder.name)}"
-                        cancel = self._tasks[uri].cancel
-                        show = await display.enter_async_context(work_done_progress(self._server, title, cancel))
                     self.progress = folder.name, value
                     show("", value)
         finally:

@@ -304,7 +304,8 @@ async def _reload(ls: Session) -> None:
     async with work_done_progress(ls, "spd-lsp") as show:
 
         def report(text: str) -> None:
-            ls.status.note_progress(text)
+            if ls.status.kind == "loading":
+                ls.status.message = text
             show(text, None)
 
         status = await ls.loader.load(ls.settings, report)

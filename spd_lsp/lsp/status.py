@@ -30,11 +30,6 @@ class Status:
     seconds: float = 0.0  # that the last completion took for which there was a pass
     last: CompletionResult | None = None  # of the last completion
 
-    def note_progress(self, text: str) -> None:
-        """Note how far loading the model is."""
-        if self.kind == "loading":
-            self.message = text
-
     def as_json(
         self, *, busy: bool, settings: Settings, model: str, indexing: tuple[str, float] | None
     ) -> dict[str, Any]:

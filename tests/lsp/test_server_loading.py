@@ -112,7 +112,7 @@ async def test_invalid_options_are_reported_once_and_completions_go_on_with_the_
         editor.open("x = \n")
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         device, drafts, colour = [m["message"] for m in editor.received("window/showMessage")]
-        assert "not 'meta'; using 'auto'" in device
+        assert "not 'meta'; ignored" in device
         assert "'drafts'" in drafts and "'colour'" in colour
         assert loads.settings == [Settings()]
 

@@ -11,7 +11,7 @@ import json
 import logging
 import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,26 +56,26 @@ class FolderIndexer:
         }
         self._server = server
         self._target: _Target | None = None
-        self._folders: list[str] = []  # the URIs of all open ones
-        self._tasks: dict[str, asyncio.Task[None]] = {}  # by URI, also those that have ended; they take turns
+        self._folders: list[Path] = []  # all open ones
+        self._tasks: dict[Path, asyncio.Task[None]] = {}  # by folder, also those that have ended; they take turns
         self._turn = asyncio.Lock()
         self._reasons: dict[Path, str] = {}  # folders that were not indexed, and why
 
-    def update(self, uris: list[str], settings: Settings, fingerprint: str | None) -> None:
+    def update(self, uris: Iterable[str], settings: Settings, fingerprint: str | None) -> None:
         """Note which folders are open, and index those without a table. Without a model, `fingerprint` is None."""
-        self._folders = uris
+        self._folders = [folder for uri in uris if (folder := local_folder(uri))]
         if self._target and self._target.fingerprint != fingerprint:
             self.stop()
         if fingerprint is None:
             return
         registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
         self._target = _Target(registry, absolute_model_name(settings.model), fingerprint)
-        wanted = uris if settings.enabled and settings.indexing != "off" else []
-        for uri in self._tasks.keys() - set(wanted):
-            self._tasks.pop(uri).cancel()
-        for uri in wanted:
-            if uri not in self._tasks:
-                self._start(uri, requested=False)
+        wanted = self._folders if settings.enabled and settings.indexing != "off" else []
+        for folder in self._tasks.keys() - set(wanted):
+            self._tasks.pop(folder).cancel()
+        for folder in wanted:
+            if folder not in self._tasks:
+                self._start(folder, requested=False)
 
     def stop(self) -> None:
         """Index nothing any more."""
@@ -90,50 +90,45 @@ class FolderIndexer:
         serving = self._target.registry.tables_for(path, language)
         return [table.name for table, _ in serving if table.fingerprint == self._target.fingerprint]
 
-    def has_table(self, path: Path | None) -> bool | None:
-        """Whether a table of its folder serves a file; None if unknown, or if no folder around it is open."""
-        if path is None or self._target is None:
-            return None
-        is_inside = any(path.is_relative_to(folder) for uri in self._folders if (folder := file_path(uri)))
-        return bool(self.tables_for(path)) or (False if is_inside else None)
-
-    def reason_not_indexed(self, path: Path | None) -> str:
-        """Why an open folder around a file was not indexed; empty if it was, or is not known."""
-        reasons = (why for folder, why in self._reasons.items() if path and path.is_relative_to(folder))
-        return next(reasons, "")
+    def why_not_indexed(self, path: Path | None) -> str | None:
+        """Why the open folder around a file has no table, empty if it has one; None if no such folder is open."""
+        if self.tables_for(path):
+            return ""
+        around = [folder for folder in self._folders if path and path.resolve().is_relative_to(folder)]
+        return self._reasons.get(around[0], "it is not indexed yet") if around and self._target else None
 
     async def _index_anyway(self, *uris: str) -> None:
         """Index folders because the user wants it, whatever their size and the earlier answers."""
         if self._target is None:
             self._tell("no folder can be indexed: the model is not loaded", shown=True)
             return
-        for uri in uris or self._folders:
-            self._start(uri, requested=True)
+        for folder in filter(None, map(local_folder, uris)) if uris else self._folders:
+            self._start(folder, requested=True)
 
     async def _exclude(self, *uris: str) -> None:
         """Never index folders by themselves again, and delete what was built from them."""
-        for uri in uris or self._folders:
-            if (task := self._tasks.get(uri)) and task.cancel():
+        for folder in filter(None, map(local_folder, uris)) if uris else self._folders:
+            if (task := self._tasks.get(folder)) and task.cancel():
                 await asyncio.wait([task])  # its process has ended then, and builds no table any more
-            if (folder := local_folder(uri)) and self._target:
+            if self._target:
                 self._reasons[folder] = _EXCLUDED
                 self._tell(exclude_folder(folder, self._target.registry), shown=True)
 
-    def _start(self, uri: str, *, requested: bool) -> None:
-        if task := self._tasks.get(uri):
+    def _start(self, folder: Path, *, requested: bool) -> None:
+        if task := self._tasks.get(folder):
             task.cancel()
-        self._tasks[uri] = asyncio.ensure_future(self._index(uri, requested=requested))
+        self._tasks[folder] = asyncio.ensure_future(self._index(folder, requested=requested))
 
-    async def _index(self, uri: str, *, requested: bool) -> None:
+    async def _index(self, folder: Path, *, requested: bool) -> None:
         """Index one folder after those before it, if it should be, and tell the user how that ended."""
-        if (folder := local_folder(uri)) is None or (target := self._target) is None:
+        if (target := self._target) is None:
             return
         async with self._turn:
             self._reasons.pop(folder, None)
             try:
                 fingerprint = None if requested else target.fingerprint
                 reason = await asyncio.to_thread(reason_not_to_index, folder, target.registry, fingerprint)
-                kind, text = ("skipped", reason) if reason else await self._build(uri, folder, target, requested)
+                kind, text = ("skipped", reason) if reason else await self._build(folder, target, requested)
             except Exception as error:
                 kind, text = "failed", user_message(error, "indexing")
         if kind == "built":
@@ -152,15 +147,16 @@ class FolderIndexer:
         if requested or kind != "skipped":
             self._tell(f"{folder} is not indexed: {text}", shown=requested or kind == "large")
 
-    async def _build(self, uri: str, folder: Path, target: _Target, unlimited: bool) -> tuple[str, str]:
-        """Run the build, and show its progress once there is some; how it ended, and what to say of that."""
+    async def _build(self, folder: Path, target: _Target, unlimited: bool) -> tuple[str, str]:
+        """Run the build, and show its progress; how it ended, and what to say of that."""
         data = str(target.registry.folder.absolute())
         task = {"folder": str(folder), "data_dir": data, "model": target.model, "unlimited": unlimited}
         process = start_in_background(python("spd_lsp.commands.index_folder", json.dumps(task)), subprocess.PIPE)
         assert process.stdout
         title = f"spd-lsp: indexing {printable(folder.name)}"
+        self.progress = folder.name, 0.0
         try:
-            async with work_done_progress(self._server, title, self._tasks[uri].cancel) as show:
+            async with work_done_progress(self._server, title, self._tasks[folder].cancel) as show:
                 # A thread reads: asyncio's own processes print tracebacks if the event loop ends first.
                 while line := await asyncio.to_thread(process.stdout.readline):
                     ((kind, value),) = json.loads(line).items()

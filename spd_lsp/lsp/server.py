@@ -155,12 +155,11 @@ async def status(ls: Session, params: Any) -> dict[str, Any]:
     record["usage"] = ls.usage.summary(ls.data_folder)
     if params:
         document = ls.workspace.get_text_document(params["textDocument"]["uri"])
-        indexed = ls.indexer.has_table(document.file)
-        why = "" if indexed else ls.indexer.reason_not_indexed(document.file)
+        why = ls.indexer.why_not_indexed(document.file)
         reason = ls.exclusion(document)
         tables = [] if reason else ls.indexer.tables_for(document.file, document.language_id)
         record |= {"tables": list(map(printable, tables)), "documentReason": printable(reason)}
-        record |= {"indexed": indexed, "notIndexedReason": printable(why)}
+        record |= {"indexed": None if why is None else not why, "notIndexedReason": printable(why or "")}
     return record
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated
 
@@ -30,21 +29,20 @@ _INDEX_SECONDS = 0.1  # longest that files which come along may delay their requ
 _MAX_REMEMBERED = 32  # files that were sent
 _MIN_LINE = 8  # characters of a line that says something about where it stands
 
-FilePath = Annotated[str, Meta(max_length=4096, pattern=r"^[^\0]*$")]
 Count = Annotated[int, Meta(ge=1, le=16)]  # of alternatives, as the setting `drafts`
 
 
 class OtherFile(Struct):
     """A file that comes along, or a part of it."""
 
-    filename: FilePath = ""
+    filename: str = ""
     text: str = ""
 
 
 class Fields(Struct):
     """The fields of a request that all of our APIs share; unknown ones are ignored."""
 
-    path: FilePath = ""
+    path: str = ""
     language: str = ""
     input_extra: tuple[OtherFile, ...] = ()
     n: Count = 1
@@ -102,13 +100,11 @@ class Completions:
 
     async def complete(self, wanted: Wanted) -> tuple[CompletionResult, float]:
         """Answer, and the seconds for the prompt; to be cancelled if nobody waits for it any more."""
-        clock = _Clock(self._completer.model)
-        return await self.worker.run(partial(self._complete, wanted, clock), clock)
+        return await self.worker.run(self._complete, wanted, token=_Clock(self._completer.model))
 
     async def read_ahead(self, wanted: Wanted) -> None:
         """Read files and prompt, so that the next request need not."""
-        token = CancellationToken()
-        await self.worker.run(partial(self._read_ahead, wanted, token), token)
+        await self.worker.run(self._read_ahead, wanted)
 
     # In the thread:
 

@@ -55,9 +55,6 @@ def may_hold_secrets(uri: str) -> bool:
     return is_secret(PurePosixPath(unquote(urlsplit(uri).path)))
 
 
-Change = types.DidChangeTextDocumentParams | types.DidChangeNotebookDocumentParams
-
-
 class LspDocument(TextDocument):
     """A document's text as its client has it."""
 
@@ -265,13 +262,6 @@ class LspWorkspace(Workspace):
         """The document and the offset that a message of ours names, as a completion request does."""
         document = self.get_text_document(params["textDocument"]["uri"])
         return document, document.offset_at_position(types.Position(**params["position"]))
-
-    def edited_documents(self, params: Change) -> list[LspDocument]:
-        """The document or the cells whose text was changed by a notification."""
-        if isinstance(params, types.DidChangeTextDocumentParams):
-            return [self.get_text_document(params.text_document.uri)]
-        cells = (params.change.cells and params.change.cells.text_content) or ()
-        return [self.get_text_document(edited.document.uri) for edited in cells]
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from spd_lsp.lsp.options import with_model_of
@@ -33,7 +32,6 @@ class ModelLoader:
     def __init__(self, worker: Worker, load: Load) -> None:
         self.tried: Settings | None = None  # the settings of the last attempt
         self.loaded: Settings | None = None  # those of the last model that could be loaded
-        self.ended = asyncio.Event()  # the last attempt
         self._worker = worker
         self._load = load
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp-loader")
@@ -47,7 +45,6 @@ class ModelLoader:
         self.cancel()
         self._token = token = CancellationToken()
         self.tried = settings
-        self.ended.clear()
         problem = await self._attempt(settings, report, token)
         instead = ""
         if problem and not token.is_cancelled and (fallback := self._fallback(settings)):
@@ -59,7 +56,6 @@ class ModelLoader:
                 problem = await self._attempt(fallback, report, token)
         if token.is_cancelled:
             return None
-        self.ended.set()
         ready = SERVED if self.loaded and is_server(self.loaded.model) else READY
         return Status("error" if problem else "normal", problem or ready, problem=instead)
 
@@ -86,14 +82,14 @@ class ModelLoader:
         report(LOADING)
         try:
             if self.loaded and self.loaded.model not in (STARTER, NO_MODEL) and not is_server(self.loaded.model):
-                await self._worker.run(partial(self._worker.use, None))
+                await self._worker.use(None)
             completer = await loop.run_in_executor(self._thread, self._load, settings, report_or_stop)
             token.check()
         except Cancelled:
             return "cancelled"
         except Exception as error:
             return user_message(error, "loading the model")
-        await self._worker.run(partial(self._worker.use, completer))
+        await self._worker.use(completer)
         self.loaded = settings
         return ""
 

@@ -18,7 +18,7 @@ from pygls.capabilities import get_capability
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp.completion.exclusions import OFF
 from spd_lsp.lsp.completion_items import ACCEPTED, ItemCapabilities, details_of, inline_items, menu_items
-from spd_lsp.lsp.documents import Change, file_path
+from spd_lsp.lsp.documents import file_path
 from spd_lsp.lsp.loading import ModelLoader
 from spd_lsp.lsp.options import SECTION, needs_reload
 from spd_lsp.lsp.protocol import work_done_progress
@@ -145,16 +145,13 @@ async def did_change_options(ls: Session, params: Any) -> None:
 async def status(ls: Session, params: Any) -> dict[str, Any]:
     """What a status bar shows, and of a document if the client names one."""
     model = (ls.loader.loaded or ls.settings).model
-    state: dict[str, Any] = {
-        "busy": ls.running is not None,
-        "settings": ls.settings,
-        "indexing": ls.indexer.progress,
-    }
-    record = ls.status.as_json(**state, model=model)
+    record = ls.status.as_json(
+        busy=ls.running is not None, settings=ls.settings, model=model, indexing=ls.indexer.progress
+    )
     record |= {"snoozing": ls.snooze_seconds, "automatic": ls.settings.automatic}
     record["usage"] = ls.usage.summary(ls.data_folder)
-    if params:
-        document = ls.workspace.get_text_document(params["textDocument"]["uri"])
+    if named := (params or {}).get("textDocument"):
+        document = ls.workspace.get_text_document(named["uri"])
         why = ls.indexer.why_not_indexed(document.file)
         reason = ls.exclusion(document)
         tables = [] if reason else ls.indexer.tables_for(document.file, document.language_id)
@@ -216,13 +213,19 @@ def did_open(ls: Session, params: object) -> None:
     ls.note_edits()
 
 
-@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
 @_feature(types.TEXT_DOCUMENT_DID_CHANGE)
-def did_change(ls: Session, params: Change) -> None:
-    """Prefetch at the edit of a document, or of a notebook's cell."""
+def did_change(ls: Session, params: types.DidChangeTextDocumentParams) -> None:
+    """Prefetch at the edit."""
     ls.note_edits()
-    for document in ls.workspace.edited_documents(params):
-        ls.note_edit(document)
+    ls.note_edit(ls.workspace.get_text_document(params.text_document.uri))
+
+
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+def did_change_notebook(ls: Session, params: types.DidChangeNotebookDocumentParams) -> None:
+    """Prefetch at the edits of its cells."""
+    ls.note_edits()
+    for edited in (params.change.cells and params.change.cells.text_content) or ():
+        ls.note_edit(ls.workspace.get_text_document(edited.document.uri))
 
 
 @_feature(types.TEXT_DOCUMENT_DID_SAVE)
@@ -317,5 +320,5 @@ async def _reload(ls: Session) -> None:
             ls.worker.submit(ls.worker.apply_settings, ls.settings)
         ls.index_changes()
         if request := ls.read_at:  # while there was no model, or another one
-            ls.plan(0.0, partial(ls.read_prompt, request))
+            ls.plan(0.0, partial(ls.worker.run, ls.worker.prefetch, request))
             ls.read_at = request

@@ -17,11 +17,10 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     Work = Callable[[CompletionRequest, CancellationToken], CompletionResult | None]
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
-_MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
@@ -120,15 +118,13 @@ class Session(LanguageServer):
     @property
     def workspace(self) -> LspWorkspace:
         """The open documents."""
-        workspace = self.protocol.workspace
-        assert isinstance(workspace, LspWorkspace)
-        return workspace
+        return cast(LspWorkspace, self.protocol.workspace)
 
     async def complete(self, document: LspDocument, request: CompletionRequest) -> list[Completion] | None:
         """Return the drafts for a request, best first; None if a newer request replaced it."""
         # 1. Nothing is offered here, or not while someone types.
         self.index_changes()
-        if reason := await self.why_not(document, request):
+        if reason := self.why_not(document, request):
             self.status.reason = reason
             return []
         # 2. Typing goes on within the delay.
@@ -188,21 +184,22 @@ class Session(LanguageServer):
         return self.computing if self.computing and self.computing.is_running else None
 
     def compute(self, request: CompletionRequest, work: Work) -> asyncio.Task[CompletionResult | None]:
-        """The computation of a request, begun now unless it runs; any other is stopped."""
+        """The computation of a request, begun now unless it runs; any other is stopped.
+
+        Its result is kept, with what is left of earlier ones, whoever still waits for it.
+        """
         if self.running is None or self.running.request != request:
             if self.running:
                 self.running.cancel()
             token = CancellationToken()
-            self.computing = Computation(request, token, _observed(self.result(request, work, token)))
+
+            async def result() -> CompletionResult | None:
+                found = await self.worker.run(work, request, token=token)
+                return found and self.recent.add(request, merge_previous(found, self.known(request)))
+
+            self.computing = Computation(request, token, _observed(result()))
         assert self.computing
         return self.computing.task
-
-    async def result(
-        self, request: CompletionRequest, work: Work, token: CancellationToken
-    ) -> CompletionResult | None:
-        """Compute a result and keep it, with what is left of earlier ones, whoever still waits for it."""
-        result = await self.worker.run(partial(work, request, token), token)
-        return result and self.recent.add(request, merge_previous(result, self.known(request)))
 
     def stop(self, uris: Collection[str] = ()) -> None:
         """Stop the computation, if it is for one of these documents or none are named."""
@@ -253,7 +250,7 @@ class Session(LanguageServer):
             return
         request = self.request_at(document, cursor)
         if request not in (self.read_at, self.running and self.running.request):
-            self.plan(PREFETCH_DELAY_SECONDS, partial(self.read_prompt, request))
+            self.plan(PREFETCH_DELAY_SECONDS, partial(self.worker.run, self.worker.prefetch, request))
             self.read_at = request
 
     def complete_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
@@ -271,7 +268,7 @@ class Session(LanguageServer):
             self.ahead.cancel()
             self.read_at = self.ahead_of = None
 
-    def plan(self, delay: float, work: Callable[[], Awaitable[None]]) -> None:
+    def plan(self, delay: float, work: Callable[[], Awaitable[object]]) -> None:
         """Do this once typing pauses, instead of what was planned before. Failures are logged."""
 
         async def run() -> None:
@@ -289,16 +286,10 @@ class Session(LanguageServer):
         self.stop_ahead()
         self.ahead = asyncio.ensure_future(run())
 
-    async def read_prompt(self, request: CompletionRequest) -> None:
-        """Have the model read the prompt of a request that may follow."""
-        token = CancellationToken()
-        await self.worker.run(partial(self.worker.prefetch, request, token), token)
-
     async def compute_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
         """Compute what the next request may ask for, if the best draft is accepted."""
         if result.opens_block:
-            token = CancellationToken()
-            longer = await self.worker.run(partial(self.worker.write_block, request, result, token), token)
+            longer = await self.worker.run(self.worker.write_block, request, result)
             self.recent.add(request, longer)
             if longer.completions != result.completions and self.client.asks_again:
                 self.protocol.notify("spd-lsp/longer", {"uri": request.uri})  # it asks again for ghost text
@@ -316,12 +307,8 @@ class Session(LanguageServer):
         """A request at an offset in a document."""
         return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
-    async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
-        """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
-        is_early = self.status.kind == "loading" and self.worker.completer is None
-        if request.explicit and is_early and not self.exclusion(document):
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.loader.ended.wait(), _MAX_WAIT_FOR_MODEL)
+    def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
+        """Why a request gets no completions, or an empty string."""
         if reason := self.exclusion(document):
             return reason
         if self.worker.completer is None:

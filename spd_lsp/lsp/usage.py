@@ -18,10 +18,7 @@ from ngram_builders.scratch import hold_lock, replace_file
 # Keystrokes are those saved, milliseconds the model's.
 COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds")
 _OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS = range(len(COLUMNS))
-_SOURCES = ("model", "copies", "names")
 _FILE = "usage.json"
-_MAX_LANGUAGE = 40  # characters of an editor's language id
-_MAX_KEYSTROKES = 100_000  # of one completion
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +40,9 @@ class Usage:
         self._best = best
 
     def note_acceptance(self, language: str, source: str, characters: int) -> None:
-        """Count what an editor inserted, unless it cannot be ours."""
-        if language.isprintable() and source in _SOURCES and 0 < characters <= _MAX_KEYSTROKES:
-            name = language[:_MAX_LANGUAGE]
-            self._new[name, source, _ACCEPTED] += 1
-            self._new[name, source, _KEYSTROKES] += characters - 1  # one accepts it
+        """Count what an editor inserted."""
+        self._new[language, source, _ACCEPTED] += 1
+        self._new[language, source, _KEYSTROKES] += characters - 1  # one accepts it
 
     def take(self) -> Counts:
         """What was counted since the last time, to be added to the file."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -71,15 +72,26 @@ class Worker:
 
     # On the event loop:
 
-    async def run(self, work: Callable[[], Result], token: CancellationToken | None = None) -> Result:
-        """What `work` returns in the thread; its token, if it has one, is cancelled once nobody waits."""
+    async def run(
+        self, work: Callable[..., Result], *arguments: object, token: CancellationToken | None = None
+    ) -> Result:
+        """What `work` returns in the thread. Its last argument is the token, cancelled once nobody waits."""
+        token = token or CancellationToken()
         self._wanted += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, token))
         finally:
             self._wanted -= 1
-            if token is not None:
-                token.is_cancelled = True
+            token.is_cancelled = True
+
+    async def use(self, completer: Completer | None) -> None:
+        """Complete with another completer, which knows no documents yet, or with none."""
+
+        def replace(token: CancellationToken) -> None:
+            self.completer = completer
+            self._counted = {}
+
+        await self.run(replace)
 
     def submit(self, work: Callable[..., object], *arguments: object) -> None:
         """Have the thread do something that nobody waits for."""
@@ -123,11 +135,6 @@ class Worker:
         except Exception as error:
             log.error("idle work failed: %s", safe_traceback(error))
             return False
-
-    def use(self, completer: Completer | None) -> None:
-        """Complete with another completer, which has to be told of all documents, or with none."""
-        self.completer = completer
-        self._counted = {}
 
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""

@@ -35,9 +35,9 @@ async def test_initialize_is_answered_before_the_model_is_there():
         answer = await editor.request(COMPLETION, at(0, 4, 2))
         assert answer == {"isIncomplete": True, "items": []}
         assert (await editor.status())["kind"] == "loading"
-        _, asked = editor.send_request(COMPLETION, at(0, 4, 1))
         gate.set()
-        assert texts(await result(asked)) == ["one", "two"]
+        await editor.ready()
+        assert texts(await editor.request(COMPLETION, at(0, 4))) == ["one", "two"]
         status = await editor.status()
         assert (status["kind"], status["message"], status["busy"]) == ("normal", "the model is ready", False)
 

@@ -103,13 +103,14 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.lsp.transport.access import loopback_socket, parse_address, private_socket, socket_path
     from spd_lsp.output.safe_logging import log_to_stderr
 
-    place = parse_address(address)
+    socket = address if address.startswith(("/", "~")) else address.partition("unix:")[2]
+    place = socket_path(socket) if socket else parse_address(address)
     folder = Path.cwd()
     os.chdir(NEUTRAL_CWD)
     log_to_stderr(verbose)
     token, file = token_in(open_registry(settings).folder)
     if isinstance(place, Path):
-        wire = private_socket(socket_path(str(place)))
+        wire = private_socket(place)
         name = f"unix:{place}"
     else:
         wire = loopback_socket(*place)

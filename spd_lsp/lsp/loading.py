@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spd_lsp.lsp.options import with_model_of
 from spd_lsp.lsp.status import LOADING, READY, SERVED, Status
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.models.checkpoint.hub import STARTER
@@ -38,7 +37,7 @@ class ModelLoader:
         self._token = CancellationToken()
 
     async def load(self, settings: Settings, report: Report) -> Status | None:
-        """Load a model, or else keep the one before it, or else load the bundled one; how that went.
+        """Load a model, or else keep a small one before it, or else load the bundled one; how that went.
 
         None if a newer call cancelled this one. `report` is called on the event loop.
         """
@@ -47,13 +46,14 @@ class ModelLoader:
         self.tried = settings
         problem = await self._attempt(settings, report, token)
         instead = ""
-        if problem and not token.is_cancelled and (fallback := self._fallback(settings)):
-            instead = f"{problem}; meanwhile completing with {fallback.model}"
-            if self._worker.completer:
-                self._worker.submit(self._worker.apply_settings, fallback)
-                problem = ""
-            else:
-                problem = await self._attempt(fallback, report, token)
+        if problem and not token.is_cancelled and self._worker.completer and self.loaded:
+            instead = f"{problem}; meanwhile completing with {self.loaded.model}"
+            self._worker.submit(self._worker.apply_settings, settings)
+            problem = ""
+        elif problem and not token.is_cancelled and settings.model != STARTER:
+            instead = f"{problem}; meanwhile completing with {STARTER}"
+            bundled = replace(settings, model=STARTER, device="auto", fill_format="auto")
+            problem = await self._attempt(bundled, report, token)
         if token.is_cancelled:
             return None
         ready = SERVED if self.loaded and is_server(self.loaded.model) else READY
@@ -92,11 +92,3 @@ class ModelLoader:
         await self._worker.use(completer)
         self.loaded = settings
         return ""
-
-    def _fallback(self, settings: Settings) -> Settings | None:
-        """What to complete with where a model cannot be loaded: the model before it, or the bundled one."""
-        if self.loaded:
-            return with_model_of(self.loaded, settings)
-        if settings.model == STARTER:
-            return None
-        return replace(settings, model=STARTER, device="auto", fill_format="auto")

@@ -83,8 +83,3 @@ class Configuration:
 def needs_reload(before: Settings | None, now: Settings) -> bool:
     """Whether a completer must be made: there is none, or its model or tables are others."""
     return before is None or any(getattr(before, name) != getattr(now, name) for name in _NEED_RELOAD)
-
-
-def with_model_of(before: Settings, now: Settings) -> Settings:
-    """The new settings, but with the model and tables of those before."""
-    return dataclasses.replace(now, **{name: getattr(before, name) for name in _NEED_RELOAD})

@@ -27,10 +27,8 @@ _ADDRESS = re.compile(r"(?:(?P<host>[^:\[\]]*|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-
 _CHUNK_BYTES = 65536
 
 
-def parse_address(text: str) -> tuple[str, int] | Path:
-    """A loopback address and port, or a Unix socket's path. Example: `localhost:8012` -> ("127.0.0.1", 8012)."""
-    if text.startswith(("unix:", "/", "~")):
-        return Path(text.removeprefix("unix:")).expanduser().absolute()
+def parse_address(text: str) -> tuple[str, int]:
+    """A loopback address and port. Example: `localhost:8012` -> ("127.0.0.1", 8012)."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
         raise UserError(f"expected an address such as 127.0.0.1:8012, or unix:PATH for a socket, found {text!r}")

@@ -1,7 +1,4 @@
-"""Who may use the server: programs of this user on this machine that know its token, and no web page.
-
-In: a folder, headers. Out: a token, a refusal. Knows nothing of completions.
-"""
+"""Checks that a request comes from a program of this user that knows the server's token, and from no web page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's paths. Who asks is checked before anything is read, and every answer is JSON.
+"""The server's paths. A client is checked before its body is read, and every answer is JSON.
 
 In: requests. Out: answers in the format of the API that each path belongs to.
 """
@@ -30,7 +30,7 @@ from spd_lsp.http.completions import Completions, Fields
 from spd_lsp.ngrams.open_documents import clean
 from spd_lsp.output.safe_logging import user_message
 
-_PUBLIC = "/health"  # says that there is a server, and nothing else
+_PUBLIC = "/health"  # needs no token
 
 Kind = TypeVar("Kind", bound=Fields)
 Result = TypeVar("Result")
@@ -52,28 +52,28 @@ def make_app(completions: Completions, token: str, model: str) -> Starlette:
     """An ASGI application over one completer."""
 
     async def complete_infill(request: Request) -> Response:
-        """llama.cpp's completions between two texts; without tokens to predict, what comes along is read ahead."""
+        """llama.cpp's completions between two texts; with `n_predict` 0 the prompt is only read ahead."""
         fields = await _body(request, infill.InfillFields)
-        wanted = fields.wanted()
+        query = fields.query()
         if fields.n_predict == 0:
-            await _while_connected(request, completions.read_ahead(wanted))
+            await _while_connected(request, completions.read_ahead(query))
             return JSONResponse({"content": "", "stop": True, "tokens_predicted": 0})
-        found, reading = await _while_connected(request, completions.complete(wanted))
+        found, reading = await _while_connected(request, completions.complete(query))
         answers = infill.answers(found, reading, fields, model)
-        return JSONResponse(answers if wanted.alternatives > 1 else answers[0])
+        return JSONResponse(answers if query.alternatives > 1 else answers[0])
 
     async def complete(request: Request) -> Response:
         """OpenAI's completions."""
         fields = await _body(request, openai.CompletionFields)
-        found, _ = await _while_connected(request, completions.complete(fields.wanted()))
+        found, _ = await _while_connected(request, completions.complete(fields.query()))
         completion = openai.completion(found, model)
         if fields.stream:
             return Response(openai.events(completion), media_type="text/event-stream")
         return JSONResponse(completion)
 
     async def list_models(request: Request) -> Response:
-        served = {"id": model, "object": "model", "created": int(time.time()), "owned_by": "spd-lsp"}
-        return JSONResponse({"object": "list", "data": [served]})
+        entry = {"id": model, "object": "model", "created": int(time.time()), "owned_by": "spd-lsp"}
+        return JSONResponse({"object": "list", "data": [entry]})
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -104,12 +104,12 @@ def serve(sock: socket.socket, app: Starlette, completions: Completions, announc
         finally:
             completions.worker.close()
 
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages are clients' mistakes, or quote code
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages may quote code
     asyncio.run(run())
 
 
 async def _body(request: Request, kind: type[Kind]) -> Kind:
-    """A request's body; null is as good as absent."""
+    """A request's body; HTTPException if it does not fit. A field that is null counts as absent."""
     try:
         return msgspec.convert(json.loads(await request.body(), object_hook=_present), kind)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -117,13 +117,13 @@ async def _body(request: Request, kind: type[Kind]) -> Kind:
 
 
 def _present(values: dict[str, Any]) -> dict[str, Any]:
-    """An object without nulls; clients may cut a text in the middle of a surrogate pair."""
+    """An object without its null fields and without lone surrogates, which clients leave where they cut a text."""
     known = {name: value for name, value in values.items() if value is not None}
     return {name: clean(value) if isinstance(value, str) else value for name, value in known.items()}
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of work for a client; ClientDisconnect, and the work is cancelled, once it has left."""
+    """The result of `work`; if the client disconnects first, the work is cancelled and ClientDisconnect raised."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(request.receive())  # the body is read: nothing else comes any more
     tasks: set[asyncio.Future[Any]] = {working, leaving}

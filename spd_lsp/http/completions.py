@@ -1,7 +1,7 @@
-"""The completer behind the server, which one thread uses.
+"""Answers queries with the completer of this process, one after another, in one thread.
 
-In: the text around a cursor, and what a client says of its file and of others. Out: alternatives, best first, and
-their cost. Knows nothing of HTTP.
+In: the text around a cursor, the path of its file and the texts of others, where a client sends them. Out: a
+completer's result, and how long the prompt took. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from spd_lsp.lsp.worker import CancellationToken, Worker
 from spd_lsp.models.base import Engine
 from spd_lsp.ngrams.open_documents import OpenDocument
 
-_UNNAMED = "untitled:http"  # a text whose client does not say where it is from
-_INDEX_SECONDS = 0.1  # longest that files which come along may delay their request
-_MAX_REMEMBERED = 32  # files that were sent
-_MIN_LINE = 8  # characters of a line that says something about where it stands
+_UNNAMED = "untitled:http"  # a text without a path
+_INDEX_SECONDS = 0.1  # that indexing the files of a request may delay it
+_MAX_REMEMBERED = 32  # files of earlier requests
+_MIN_LINE = 8  # characters of a line by which a file is recognized
 
 Count = Annotated[int, Meta(ge=1, le=16)]  # of alternatives, as the setting `drafts`
 
 
 class OtherFile(Struct):
-    """A file that comes along, or a part of it."""
+    """Another file of the client, or a part of it."""
 
     filename: str = ""
     text: str = ""
 
 
 class Fields(Struct):
-    """The fields of a request that all of our APIs share; unknown ones are ignored."""
+    """The fields of a request that both APIs share; unknown ones are ignored."""
 
     path: str = ""
     language: str = ""
@@ -55,20 +55,20 @@ class Fields(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a client asks for."""
+class Query:
+    """A request, in no API's words."""
 
-    before: str  # the cursor
-    after: str
+    before: str  # text left of the cursor
+    after: str  # and right of it
     fields: Fields
-    alternatives: int  # at most
-    explicit: bool  # a person asks, for whom an unlikely completion is better than silence
-    max_tokens: int = MAX_BLOCK_TOKENS  # and never more than the setting
-    line_seconds: float = 0.0  # of writing, after which a whole line is enough; 0: no limit
+    alternatives: int  # maximum number of completions
+    explicit: bool  # whether a person asked, who gets unlikely completions, too
+    max_tokens: int = MAX_BLOCK_TOKENS  # of a completion; the setting is a limit as well
+    line_seconds: float = 0.0  # of writing, after which a line is not written on to a block; 0: no limit
 
 
 class _Clock(CancellationToken):
-    """Also measures how long the prompt is read: until the number of positions read no longer changes."""
+    """A token that also measures when the prompt was read: when `positions_read` last changed."""
 
     def __init__(self, model: Engine) -> None:
         super().__init__()
@@ -81,14 +81,14 @@ class _Clock(CancellationToken):
         self._read = self._model.positions_read
 
     def check(self) -> None:
-        """As every token; called before each pass."""
+        """Called before each forward pass."""
         CancellationToken.check(self)
         if (read := self._model.positions_read) != self._read:
             self._read, self.read_at = read, time.perf_counter()
 
 
 class Completions:
-    """The completer that serves requests, one after another."""
+    """The completer, its worker, and the files that clients sent."""
 
     def __init__(self, completer: Completer, folder: Path) -> None:
         """`folder`: what relative paths are relative to."""
@@ -98,66 +98,66 @@ class Completions:
         self._folder = folder
         self._sent: dict[str, str] = {}  # texts of files by name, the latest last
 
-    async def complete(self, wanted: Wanted) -> tuple[CompletionResult, float]:
+    async def complete(self, query: Query) -> tuple[CompletionResult, float]:
         """Answer, and the seconds for the prompt; to be cancelled if nobody waits for it any more."""
-        return await self.worker.run(self._complete, wanted, token=_Clock(self._completer.model))
+        return await self.worker.run(self._complete, query, token=_Clock(self._completer.model))
 
-    async def read_ahead(self, wanted: Wanted) -> None:
-        """Read files and prompt, so that the next request need not."""
-        await self.worker.run(self._read_ahead, wanted)
+    async def read_ahead(self, query: Query) -> None:
+        """Index the files of a query and read its prompt, for the next query at that place."""
+        await self.worker.run(self._read_ahead, query)
 
     # In the thread:
 
-    def _complete(self, wanted: Wanted, clock: _Clock) -> tuple[CompletionResult, float]:
+    def _complete(self, query: Query, clock: _Clock) -> tuple[CompletionResult, float]:
         clock.start()
-        request = self._begin(wanted)
+        request = self._begin(query)
         if reason := exclusion_reason(request.path or PurePath(), self._settings, request.language):
             return CompletionResult([], reason=reason), 0.0
         found = self.worker.complete(request, clock)
         assert found  # the worker has had its completer from the start
-        is_late = 0 < wanted.line_seconds < time.perf_counter() - clock.read_at
-        if wanted.max_tokens >= MAX_BLOCK_TOKENS and not is_late:
+        is_late = 0 < query.line_seconds < time.perf_counter() - clock.read_at
+        if query.max_tokens >= MAX_BLOCK_TOKENS and not is_late:
             found = self.worker.write_block(request, found, clock)
         alternatives: dict[str, Completion] = {}
         for one in found.completions:
-            cut = _cut(one, wanted.fields.stops)
+            cut = _cut(one, query.fields.stops)
             alternatives.setdefault(cut.text, cut)
-        found = replace(found, completions=list(alternatives.values())[: wanted.alternatives])
+        found = replace(found, completions=list(alternatives.values())[: query.alternatives])
         return found, clock.read_at - clock.started
 
-    def _read_ahead(self, wanted: Wanted, token: CancellationToken) -> None:
-        request = self._begin(wanted)
+    def _read_ahead(self, query: Query, token: CancellationToken) -> None:
+        request = self._begin(query)
         if not exclusion_reason(request.path or PurePath(), self._settings, request.language):
             self.worker.prefetch(request, token)
 
-    def _begin(self, wanted: Wanted) -> CompletionRequest:
-        """Apply a request's settings, and count the files that came along; the request in the worker's words."""
-        drafts = max(wanted.alternatives, self._settings.drafts)
-        max_tokens = min(wanted.max_tokens, self._settings.max_tokens)
+    def _begin(self, query: Query) -> CompletionRequest:
+        """Apply the settings of a query and index its files; the query as the worker's request."""
+        drafts = max(query.alternatives, self._settings.drafts)
+        max_tokens = min(query.max_tokens, self._settings.max_tokens)
         settings = replace(self._settings, drafts=drafts, max_tokens=max_tokens)
         if settings != self._applied:
             self.worker.apply_settings(settings)
             self._applied = settings
 
         sent: dict[str, str] = {}
-        for one in wanted.fields.input_extra:
+        for one in query.fields.input_extra:
             name = one.filename or "tmp"
             sent[name] = f"{sent[name]}\n{one.text}" if name in sent else one.text
         earlier = {name: text for name, text in self._sent.items() if name not in sent}
         self._sent = dict(list({**earlier, **sent}.items())[-_MAX_REMEMBERED:])
 
-        text = wanted.before + wanted.after
-        path = self._folder / wanted.fields.path if wanted.fields.path else None
-        if path is None and not wanted.fields.language:
+        text = query.before + query.after
+        path = self._folder / query.fields.path if query.fields.path else None
+        if path is None and not query.fields.language:
             path = self._place_of(text)
         uri = path.absolute().as_uri() if path else _UNNAMED
-        language = wanted.fields.language.lower() or (language_id(path) if path else None)
+        language = query.fields.language.lower() or (language_id(path) if path else None)
         documents = [OpenDocument(name, None, language_id(PurePath(name)), text) for name, text in sent.items()]
         documents.append(OpenDocument(uri, path, language, text))
         self.worker.opened = {document.name: document for document in documents}
         if self.worker.update_index(uri):
             self._completer.run_idle_work(_INDEX_SECONDS)  # else this request would not see them
-        return CompletionRequest(text, len(wanted.before), language, path, uri, wanted.explicit or not language)
+        return CompletionRequest(text, len(query.before), language, path, uri, query.explicit or not language)
 
     def _place_of(self, text: str) -> Path | None:
         """A place beside the file that has most lines in common with a text; None if none has any.

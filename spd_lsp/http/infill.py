@@ -1,6 +1,6 @@
 """The API of llama.cpp's server for completions between two texts: `POST /infill`.
 
-Field names are llama.cpp's; so is what they mean, but for what a draft is: texts end where a line or block ends.
+Fields have llama.cpp's names and meanings, but texts end where a line or block ends.
 Fields of our own: `path`, `language` and `explicit` in a request, `probability` in an answer.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.http.completions import Count, Fields, Wanted
+from spd_lsp.http.completions import Count, Fields, Query
 
 
 class InfillFields(Fields):
@@ -27,9 +27,9 @@ class InfillFields(Fields):
     explicit: bool = False
     response_fields: tuple[str, ...] = ()
 
-    def wanted(self) -> Wanted:
-        """What a request asks for."""
-        return Wanted(
+    def query(self) -> Query:
+        """The body as a query."""
+        return Query(
             before=self.input_prefix + self.prompt,
             after=self.input_suffix,
             fields=self,

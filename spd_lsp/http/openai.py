@@ -23,7 +23,7 @@ from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
 from spd_lsp.completion.fill_formats import FILL_FORMATS, FillFormat
 from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
-from spd_lsp.http.completions import Fields, Wanted
+from spd_lsp.http.completions import Fields, Query
 
 # The tokens of a model that a text may begin with.
 _SPECIAL = re.compile(r"\s*(?:<[|｜][^<>\n]{1,30}[|｜]>|<(?:fim[_-]\w+|PRE|SUF|MID)>|\[(?:SUFFIX|PREFIX)\])")
@@ -38,10 +38,10 @@ class CompletionFields(Fields, kw_only=True):
     explicit: bool = True
     stream: bool = False
 
-    def wanted(self) -> Wanted:
-        """What a request asks for."""
+    def query(self) -> Query:
+        """The body as a query."""
         before, after = (self.prompt, self.suffix) if self.suffix else read_prompt(self.prompt)
-        return Wanted(
+        return Query(
             before=before,
             after=after,
             fields=self,
@@ -52,7 +52,7 @@ class CompletionFields(Fields, kw_only=True):
 
 
 def completion(found: CompletionResult, model: str) -> dict[str, Any]:
-    """The answer; a text that is empty if there is none."""
+    """The answer's body; one empty text if there are no completions."""
     prompt, written = found.prompt_tokens, found.tokens
     return {
         "id": f"cmpl-{secrets.token_hex(12)}",
@@ -74,7 +74,7 @@ def completion(found: CompletionResult, model: str) -> dict[str, Any]:
 
 
 def events(completion: Mapping[str, Any]) -> str:
-    """The same as a stream of events: each text at once, as drafts are ranked when all are written."""
+    """The answer as a stream of events, one for each text: drafts are ranked when all are written."""
     parts = [{**completion, "choices": [choice], "usage": None} for choice in completion["choices"]]
     return "".join(f"data: {json.dumps(part)}\n\n" for part in parts) + "data: [DONE]\n\n"
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spd_lsp.lsp.status import LOADING, READY, SERVED, Status
+from spd_lsp.lsp.status import FROM_SERVER, LOADING, READY, Status
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.models.checkpoint.hub import STARTER
 from spd_lsp.output.safe_logging import user_message
@@ -56,7 +56,7 @@ class ModelLoader:
             problem = await self._attempt(bundled, report, token)
         if token.is_cancelled:
             return None
-        ready = SERVED if self.loaded and is_server(self.loaded.model) else READY
+        ready = FROM_SERVER if self.loaded and is_server(self.loaded.model) else READY
         return Status("error" if problem else "normal", problem or ready, problem=instead)
 
     def cancel(self) -> None:

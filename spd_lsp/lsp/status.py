@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LOADING = "the model is loading"
 READY = "the model is ready"
-SERVED = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
+FROM_SERVER = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
 COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
 
 

@@ -29,7 +29,7 @@ class ItemCapabilities:
     markdown: bool = False
     one_line_only: bool = False  # it corrupts or drops all but the first line of plain text
     ghost_text: bool = False
-    asks_again: bool = False  # once it is told that a longer ghost text is ready
+    asks_again: bool = False  # for ghost text, at the notification `spd-lsp/longer`
     label_details: bool = False  # it shows them at the right end of an item's row
 
     @classmethod

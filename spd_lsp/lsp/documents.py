@@ -127,7 +127,7 @@ class LspDocument(TextDocument):
         return types.Position(number, self._units(self.source[start : min(offset, end)]))
 
     def cursor_line(self, cursor: int) -> CursorLine:
-        """What completion items need to know about the cursor's line."""
+        """The line of the cursor, as completion items need it."""
         before = self.source[self.starts[bisect.bisect_right(self.starts, cursor) - 1] : cursor]
         word = word_begun(before)
         start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
@@ -144,10 +144,10 @@ class LspDocument(TextDocument):
         return replace(request, source=source, cursor=start + len(selected.text))
 
     def is_requested_by_typing(self, offset: int) -> bool:
-        """Whether a menu request comes from typing, where editors do not tell: the first soon after an edit does.
+        """Whether an editor makes a menu request at an offset because of a key, where it does not tell.
 
-        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
-        Both are answered; the first as typing is.
+        So counts the first request within a second of an edit, where the edit left the cursor, behind a word or a
+        dot. A second request for the same text is the user's own, and is answered in full.
         """
         is_first = self._requested_edit != self.edit_time
         self._requested_edit = self.edit_time
@@ -196,7 +196,7 @@ class LspWorkspace(Workspace):
         return [folder.uri for folder in self.folders.values()] or ([self.root_uri] if self.root_uri else [])
 
     def parts(self, document: LspDocument) -> list[LspDocument]:
-        """The cells of a document's notebook that are in its language, in order; of any other document just it."""
+        """The cells of a document's notebook that are in its language, in order; else the document alone."""
         notebook = self.get_notebook_document(cell_uri=document.uri)
         cells = [self.get_text_document(cell.document) for cell in notebook.cells] if notebook else []
         return [cell for cell in cells if cell.is_open and cell.language_id == document.language_id] or [document]

@@ -98,7 +98,7 @@ class FolderIndexer:
         return self._reasons.get(around[0], "it is not indexed yet") if around and self._target else None
 
     async def _index_anyway(self, *uris: str) -> None:
-        """Index folders because the user wants it, whatever their size and the earlier answers."""
+        """Index folders at the user's request, whatever their size and earlier choices."""
         if self._target is None:
             self._tell("no folder can be indexed: the model is not loaded", shown=True)
             return
@@ -148,7 +148,7 @@ class FolderIndexer:
             self._tell(f"{folder} is not indexed: {text}", shown=requested or kind == "large")
 
     async def _build(self, folder: Path, target: _Target, unlimited: bool) -> tuple[str, str]:
-        """Run the build, and show its progress; how it ended, and what to say of that."""
+        """Run the build and show its progress; `built`, `large`, `skipped` or `failed`, and why or what."""
         data = str(target.registry.folder.absolute())
         task = {"folder": str(folder), "data_dir": data, "model": target.model, "unlimited": unlimited}
         process = start_in_background(python("spd_lsp.commands.index_folder", json.dumps(task)), subprocess.PIPE)

@@ -87,7 +87,7 @@ def _untyped(data: dict[str, Any], kind: type[Any]) -> Any:
 async def work_done_progress(
     ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None
 ) -> AsyncIterator[Report]:
-    """Show how work goes, in the client's progress display or, if it has none, in its log, which gets texts only.
+    """Show how work goes in the client's progress display or, if it has none, texts in its log.
 
     The user can `cancel`, if that is given.
     """

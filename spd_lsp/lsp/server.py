@@ -1,7 +1,7 @@
 """The language server: an editor's requests in, completion items out. The only file that knows LSP methods.
 
 Each handler translates a message for the session in `session.py`, and its drafts into items for that editor. Below
-the handlers: how a session is configured. Nothing waits for clients without answers.
+the handlers: how a session is configured.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ async def did_change_options(ls: Session, params: Any) -> None:
 
 @_feature("spd-lsp/status")
 async def status(ls: Session, params: Any) -> dict[str, Any]:
-    """What a status bar shows, and of a document if the client names one."""
+    """The state that a status bar shows, with that of a document if the client names one."""
     model = (ls.loader.loaded or ls.settings).model
     record = ls.status.as_json(
         busy=ls.running is not None, settings=ls.settings, model=model, indexing=ls.indexer.progress
@@ -162,7 +162,7 @@ async def status(ls: Session, params: Any) -> dict[str, Any]:
 
 @_feature("spd-lsp/snooze")
 def snooze(ls: Session, params: Any) -> int:
-    """Offer nothing while someone types for five minutes, or again if it snoozes; for how many seconds."""
+    """Begin or end a snooze of five minutes, without completions while someone types; the seconds left."""
     ls.snoozes_until = 0.0 if ls.snooze_seconds else time.monotonic() + _SNOOZE_SECONDS
     return ls.snooze_seconds
 
@@ -178,7 +178,7 @@ async def all_drafts(ls: Session, params: Any) -> list[dict[str, str]]:
 
 @_feature("textDocument/copilotInlineEdit")
 def next_edits(ls: Session, params: Any) -> dict[str, Any]:
-    """Propose places in the document where the edit just made is wanted, too, at most `context.limit` or one."""
+    """Propose the edit just made at other places of the document, at most `context.limit` of them or one."""
     document = ls.workspace.get_text_document(params["textDocument"]["uri"])
     if document.uri != ls.next_edits.edited or document.source is not ls.next_edits.texts.get(document.uri):
         return {"edits": []}
@@ -245,7 +245,7 @@ def did_close(ls: Session, params: types.DidCloseTextDocumentParams) -> None:
 
 @_feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
 def did_close_notebook(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
-    """Likewise for all of its cells."""
+    """Drop the requests of all its cells and forget them."""
     ls.forget_documents([cell.uri for cell in params.cell_text_documents])
 
 
@@ -258,7 +258,7 @@ def shutdown(ls: Session, params: None) -> None:
 
 
 def _register_capabilities(ls: Session) -> None:
-    """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
+    """Register for changes of settings and of files on the disk, with clients that support that."""
     watchers = [{"globPattern": _SOURCE_FILES}]
     registrations = [
         types.Registration(method, method, options)

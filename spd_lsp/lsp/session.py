@@ -161,7 +161,7 @@ class Session(LanguageServer):
         return self.note(request, result) if result else []
 
     def known(self, request: CompletionRequest) -> CompletionResult | None:
-        """What earlier results say of a request, unless the user made it or other code was indexed since."""
+        """What earlier results leave for a request; None if the user made it or other code was indexed since."""
         completer = self.worker.completer
         return None if request.explicit or not completer else self.recent.find(request, completer.index_revision)
 
@@ -170,7 +170,7 @@ class Session(LanguageServer):
         running = self.running
         if running and running.token.has_begun and (typed := typed_since(running.request, request)):
             running.token.typed = typed
-            await asyncio.wait({running.task})  # whoever asked for it is told of its errors
+            await asyncio.wait({running.task})  # its errors belong to the earlier request
             left = self.known(request)
             if left and not left.needs_refresh:
                 return left
@@ -218,7 +218,7 @@ class Session(LanguageServer):
         self.prefetch(document, document.edited_at)
 
     def patience(self, known: CompletionResult | None) -> float | None:
-        """Seconds to wait for what comes behind the first draft that is left; None: forever, as there is none."""
+        """Seconds to wait for a new result, few if the draft that stood first is left; None: until it comes."""
         if known is None or not known.keeps_first:
             return None
         return _MAX_WAIT_FOR_OTHERS if self.status.seconds < _MAX_WAIT_FOR_OTHERS else 0.001
@@ -232,8 +232,7 @@ class Session(LanguageServer):
         if result.completions:
             best = result.completions[0]
             milliseconds = round(1000 * result.seconds) if result.passes else 0
-            counted = request.language, best.kind, best.text, milliseconds
-            asyncio.get_running_loop().call_soon(self.usage.note_offer, *counted)  # the answer does not wait
+            self.usage.note_offer(request.language, best.kind, best.text, milliseconds)
         if self.on_answer:
             self.on_answer(result)
         instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
@@ -244,7 +243,7 @@ class Session(LanguageServer):
     # What may help the next request, at most one thing at a time:
 
     def prefetch(self, document: LspDocument, cursor: int) -> None:
-        """Look for work, and read the prompt at a place, unless that is done or being answered."""
+        """Read the prompt at a place once typing pauses, unless it was read or is being completed."""
         self.worker.wake()
         if self.exclusion(document):
             return
@@ -254,7 +253,7 @@ class Session(LanguageServer):
             self.read_at = request
 
     def complete_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
-        """Write on the block that the best draft opens, and answer the request that follows if it is accepted."""
+        """Complete the block that the best draft opens, and answer the request that follows its acceptance."""
         if self.ahead_of == request and self.ahead and not self.ahead.done():
             return  # an editor that asks again must not begin it again
         if result.completions and result.seconds <= _MAX_AHEAD_SECONDS:
@@ -269,7 +268,7 @@ class Session(LanguageServer):
             self.read_at = self.ahead_of = None
 
     def plan(self, delay: float, work: Callable[[], Awaitable[object]]) -> None:
-        """Do this once typing pauses, instead of what was planned before. Failures are logged."""
+        """Do `work` after `delay` seconds, instead of what was planned before. Failures are logged."""
 
         async def run() -> None:
             await asyncio.sleep(delay)
@@ -287,7 +286,7 @@ class Session(LanguageServer):
         self.ahead = asyncio.ensure_future(run())
 
     async def compute_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
-        """Compute what the next request may ask for, if the best draft is accepted."""
+        """Compute the result of the request that follows if the best draft is accepted."""
         if result.opens_block:
             longer = await self.worker.run(self.worker.write_block, request, result)
             self.recent.add(request, longer)
@@ -321,7 +320,7 @@ class Session(LanguageServer):
 
     @property
     def snooze_seconds(self) -> int:
-        """How long nothing is offered yet while someone types."""
+        """The seconds that are left of a snooze."""
         return max(0, math.ceil(self.snoozes_until - time.monotonic()))
 
     def exclusion(self, document: LspDocument) -> str:
@@ -356,14 +355,14 @@ class Session(LanguageServer):
         self.indexer.update(self.workspace.folder_uris, self.settings, fingerprint)
 
     def forget_documents(self, uris: Sequence[str]) -> None:
-        """Drop what runs and what was answered for closed documents, and no longer count them."""
+        """Stop the computation for closed documents, and forget their results and texts."""
         self.stop(uris)
         for uri in uris:
             self.recent.drop(uri)
         self.index_changes()
 
     def forget_results(self) -> None:
-        """Stop what runs and forget what was answered: the settings are others."""
+        """Stop the computation and forget all results, as after a change of settings."""
         self.stop()
         self.recent.clear()
 

@@ -1,6 +1,6 @@
 """Counts of what was offered and accepted, in a small file of numbers on this machine. Never code, and never sent.
 
-In: completions that are offered, and what editors say they inserted. Out: counts by language and source. All
+In: completions that are offered or accepted. Out: counts by language and source. All
 servers of a user add to one file.
 """
 
@@ -33,7 +33,7 @@ class Usage:
         self._best = ""  # that was offered last
 
     def note_offer(self, language: str | None, source: str, best: str, milliseconds: int) -> None:
-        """Count the best completion of an answer, unless it is what is left of the last one."""
+        """Count the best completion of an answer, unless it is the rest of the one before."""
         name = language or "none"
         self._new[name, source, _OFFERED] += not self._best.endswith(best)
         self._new[name, source, _MILLISECONDS] += milliseconds
@@ -50,7 +50,7 @@ class Usage:
         return counts
 
     def summary(self, folder: Path) -> str:
-        """All that was counted on this machine, in a line; "" if nothing was accepted."""
+        """The counts of all sessions of this user, in a line; "" if nothing was accepted."""
         try:
             total = read_counts(folder) + self._new
         except UserError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.005  # longest that a request waits for idle work
 _PAUSE_SECONDS = 0.003  # between two slices
-# Between two looks for work where nobody says that there is some: twice as long after each.
+# Between two looks for idle work, unless `wake` is called: twice as long after each.
 _LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 1.0, 16.0
 
 log = logging.getLogger(__name__)
@@ -35,19 +35,19 @@ Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
-    """Raised in the thread by work whose result nobody wants any more."""
+    """Raised in the thread to end work whose result is no longer needed."""
 
 
 class CancellationToken:
     """Set on the event loop, polled in the thread."""
 
     def __init__(self) -> None:
-        self.has_begun = False  # the work, so that cancelling it wastes some
+        self.has_begun = False  # whether the thread has begun the work
         self.is_cancelled = False
         self.typed = ""  # at the cursor since the work began
 
     def check(self) -> None:
-        """Raise Cancelled once nobody wants the result. Cheap enough to call for every token."""
+        """Raise Cancelled once the result is no longer needed. Cheap enough to call for every token."""
         self.has_begun = True
         if self.is_cancelled:
             raise Cancelled
@@ -94,11 +94,11 @@ class Worker:
         await self.run(replace)
 
     def submit(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have the thread do something that nobody waits for."""
+        """Have the thread do something without a result."""
         self._thread.submit(work, *arguments)
 
     def wake(self) -> None:
-        """Look for idle work soon, and now and then from now on: other programs change files and tables, too."""
+        """Run idle work soon, and look for more now and then: other programs change files and tables, too."""
         self._woken.set()
         if self._idle is None or self._idle.done():
             self._idle = asyncio.ensure_future(self._work_while_idle())
@@ -170,7 +170,7 @@ class Worker:
     def complete_ahead(
         self, shown: CompletionRequest, request: CompletionRequest, token: CancellationToken
     ) -> CompletionResult | None:
-        """Answer a request that follows if something that is shown is accepted, and change nothing by that."""
+        """Answer a request that may follow the one that is shown; the index keeps the document as it is."""
         token.check()
         try:
             return self.complete(request, token)

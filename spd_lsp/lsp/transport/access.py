@@ -42,7 +42,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by definition, whatever a name server says."""
+    """Whether a host name or address always means this machine, without a look-up."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -232,7 +232,8 @@ class Session(LanguageServer):
         if result.completions:
             best = result.completions[0]
             milliseconds = round(1000 * result.seconds) if result.passes else 0
-            self.usage.note_offer(request.language, best.kind, best.text, milliseconds)
+            counted = request.language, best.kind, best.text, milliseconds
+            asyncio.get_running_loop().call_soon(self.usage.note_offer, *counted)  # the answer does not wait
         if self.on_answer:
             self.on_answer(result)
         instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []

@@ -92,10 +92,12 @@ class FolderIndexer:
 
     def why_not_indexed(self, path: Path | None) -> str | None:
         """Why the open folder around a file has no table, empty if it has one; None if no such folder is open."""
+        if path is None or self._target is None:
+            return None
         if self.tables_for(path):
             return ""
-        around = [folder for folder in self._folders if path and path.resolve().is_relative_to(folder)]
-        return self._reasons.get(around[0], "it is not indexed yet") if around and self._target else None
+        around = [folder for folder in self._folders if path.resolve().is_relative_to(folder)]
+        return self._reasons.get(around[0], "its own names are unknown") if around else None
 
     async def _index_anyway(self, *uris: str) -> None:
         """Index folders at the user's request, whatever their size and earlier choices."""

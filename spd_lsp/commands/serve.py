@@ -117,5 +117,5 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
         host, port = wire.getsockname()[:2]
         name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     completions = Completions(load_completer(settings, print_status), folder)
-    announce = partial(print_status, f"listening at {name}; clients send the token in {file}")
-    serve(wire, make_app(completions, token, Path(settings.model).name), completions, announce)
+    print_status(f"listening at {name}; clients send the token in {file}")
+    serve(wire, make_app(completions, token, Path(settings.model).name))

@@ -10,7 +10,8 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,7 +45,9 @@ class _OnlyAllowed:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = refusal(Headers(scope=scope), None if scope["path"] == _PUBLIC else self._token)
+        error = None
+        if scope["type"] == "http":
+            error = refusal(Headers(scope=scope), None if scope["path"] == _PUBLIC else self._token)
         await (_error(error.status_code, error.detail) if error else self._app)(scope, receive, send)
 
 
@@ -78,6 +81,12 @@ def make_app(completions: Completions, token: str, model: str) -> Starlette:
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
+    @asynccontextmanager
+    async def run_worker(app: Starlette) -> AsyncIterator[None]:
+        completions.worker.wake()
+        yield
+        completions.worker.close()
+
     return Starlette(
         routes=[
             Route("/infill", complete_infill, methods=["POST"]),
@@ -87,25 +96,15 @@ def make_app(completions: Completions, token: str, model: str) -> Starlette:
         ],
         middleware=[Middleware(_OnlyAllowed, token=token)],
         exception_handlers={HTTPException: _explain, Exception: _explain},
+        lifespan=run_worker,
     )
 
 
-def serve(sock: socket.socket, app: Starlette, completions: Completions, announce: Callable[[], None]) -> None:
-    """Serve until the process is to end."""
-    config = uvicorn.Config(
-        app, ws="none", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
-    )
-
-    async def run() -> None:
-        completions.worker.wake()
-        announce()
-        try:
-            await uvicorn.Server(config).serve([sock])
-        finally:
-            completions.worker.close()
-
+def serve(sock: socket.socket, app: Starlette) -> None:
+    """Serve at a listening socket until the process is to end."""
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages may quote code
-    asyncio.run(run())
+    config = uvicorn.Config(app, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run([sock])
 
 
 async def _body(request: Request, kind: type[Kind]) -> Kind:

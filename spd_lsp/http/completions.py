@@ -114,7 +114,6 @@ class Completions:
         if reason := exclusion_reason(request.path or PurePath(), self._settings, request.language):
             return CompletionResult([], reason=reason), 0.0
         found = self.worker.complete(request, clock)
-        assert found  # the worker has had its completer from the start
         is_late = 0 < query.line_seconds < time.perf_counter() - clock.read_at
         if query.max_tokens >= MAX_BLOCK_TOKENS and not is_late:
             found = self.worker.write_block(request, found, clock)

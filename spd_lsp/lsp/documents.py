@@ -161,15 +161,12 @@ class LspDocument(TextDocument):
         is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
         the blanks above it.
         """
-        start = 0
-        is_partial = isinstance(change, types.TextDocumentContentChangePartial)
-        self._is_one_change = is_partial and not is_further
+        start, end = 0, len(self.source)
+        self._is_one_change = False
         if isinstance(change, types.TextDocumentContentChangePartial):
-            start = self.offset_at_position(change.range.start)
-            start, end = sorted((start, self.offset_at_position(change.range.end)))
-            text = self.source[:start] + change.text + self.source[end:]
-        else:
-            text = change.text
+            start, end = sorted(map(self.offset_at_position, (change.range.start, change.range.end)))
+            self._is_one_change = not is_further
+        text = self.source[:start] + change.text + self.source[end:]
         growth = len(text) - len(self.source)
         only_deletes = not change.text and growth < 0
         self.edit_time = time.monotonic()

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
     from spd_lsp.completion.ranking import Completion
 
-    Work = Callable[[CompletionRequest, CancellationToken], CompletionResult | None]
+    Work = Callable[[CompletionRequest, CancellationToken], CompletionResult]
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
@@ -71,7 +71,7 @@ class Computation:
 
     request: CompletionRequest
     token: CancellationToken
-    task: asyncio.Task[CompletionResult | None]
+    task: asyncio.Task[CompletionResult]
 
     @property
     def is_running(self) -> bool:
@@ -109,7 +109,7 @@ class Session(LanguageServer):
         self.recent = RecentResults()
         self.computing: Computation | None = None  # the newest
         self.asked: CompletionRequest | None = None  # last
-        self.answering: asyncio.Task[CompletionResult | None] | None = None  # that request
+        self.answering: asyncio.Task[CompletionResult] | None = None  # that request
         self.ahead: asyncio.Task[None] | None = None  # what may help the next request
         self.ahead_of: CompletionRequest | None = None  # the request whose best draft that expects to be accepted
         self.read_at: CompletionRequest | None = None  # where the prompt was read last, or is about to be
@@ -151,21 +151,23 @@ class Session(LanguageServer):
             self.asked, self.answering = request, _observed(self.answer(request))
         answering = self.answering
         await asyncio.wait({answering}, timeout=self.patience(known))
+        if known and not answering.done():
+            return self.note(request, known)
         try:
-            result = answering.result() if answering.done() else known
+            result = answering.result()
         except (asyncio.CancelledError, Cancelled):
             return None
         except Exception as error:
             self.show_once(user_message(error, "completion"))
             return []
-        return self.note(request, result) if result else []
+        return self.note(request, result)
 
     def known(self, request: CompletionRequest) -> CompletionResult | None:
         """What earlier results leave for a request; None if the user made it or other code was indexed since."""
         completer = self.worker.completer
         return None if request.explicit or not completer else self.recent.find(request, completer.index_revision)
 
-    async def answer(self, request: CompletionRequest) -> CompletionResult | None:
+    async def answer(self, request: CompletionRequest) -> CompletionResult:
         """Return what a running computation of an earlier request leaves for this one, or else its own result."""
         running = self.running
         if running and running.token.has_begun and (typed := typed_since(running.request, request)):
@@ -183,7 +185,7 @@ class Session(LanguageServer):
         """The computation whose result may still come."""
         return self.computing if self.computing and self.computing.is_running else None
 
-    def compute(self, request: CompletionRequest, work: Work) -> asyncio.Task[CompletionResult | None]:
+    def compute(self, request: CompletionRequest, work: Work) -> asyncio.Task[CompletionResult]:
         """The computation of a request, begun now unless it runs; any other is stopped.
 
         Its result is kept, with what is left of earlier ones, whoever still waits for it.
@@ -193,9 +195,9 @@ class Session(LanguageServer):
                 self.running.cancel()
             token = CancellationToken()
 
-            async def result() -> CompletionResult | None:
+            async def result() -> CompletionResult:
                 found = await self.worker.run(work, request, token=token)
-                return found and self.recent.add(request, merge_previous(found, self.known(request)))
+                return self.recent.add(request, merge_previous(found, self.known(request)))
 
             self.computing = Computation(request, token, _observed(result()))
         assert self.computing
@@ -395,7 +397,7 @@ class Session(LanguageServer):
         super().shutdown()  # type: ignore[no-untyped-call]
 
 
-def _observed(work: Awaitable[CompletionResult | None]) -> asyncio.Task[CompletionResult | None]:
+def _observed(work: Awaitable[CompletionResult]) -> asyncio.Task[CompletionResult]:
     """A task whose errors asyncio does not log where nobody waits for it: their messages may quote code."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())

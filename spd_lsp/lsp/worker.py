@@ -66,7 +66,7 @@ class Worker:
         self.opened: Mapping[str, OpenDocument] = {}  # the documents to count, replaced as they change
         self._counted: Mapping[str, OpenDocument] = {}  # as the completer knows them
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
-        self._wanted = 0  # works whose results are waited for
+        self._waiting = 0  # callers of `run` that wait for a result
         self._idle: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()  # since the last slice began, which may have looked for work before
 
@@ -77,11 +77,11 @@ class Worker:
     ) -> Result:
         """What `work` returns in the thread. Its last argument is the token, cancelled once nobody waits."""
         token = token or CancellationToken()
-        self._wanted += 1
+        self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, token))
         finally:
-            self._wanted -= 1
+            self._waiting -= 1
             token.is_cancelled = True
 
     async def use(self, completer: Completer | None) -> None:
@@ -119,7 +119,7 @@ class Worker:
                     await asyncio.wait_for(self._woken.wait(), pause)
                 pause = _LOOK_SECONDS if self._woken.is_set() else min(2 * pause, _LONGEST_LOOK_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
-            if self._wanted:
+            if self._waiting:
                 more = True
             else:
                 self._woken.clear()
@@ -146,13 +146,9 @@ class Worker:
         if self.completer is not None:
             self.completer.update_files(files)
 
-    def complete(self, request: CompletionRequest, token: CancellationToken) -> CompletionResult | None:
-        """Answer a request, if there is a model."""
-        token.check()
-        if (completer := self.completer) is None:
-            return None
-        self.update_index(request.uri)
-        result = completer.complete(
+    def complete(self, request: CompletionRequest, token: CancellationToken) -> CompletionResult:
+        """Answer a request."""
+        result = self._begin(token, request.uri).complete(
             request.source,
             request.cursor,
             request.language,
@@ -169,23 +165,19 @@ class Worker:
 
     def complete_ahead(
         self, shown: CompletionRequest, request: CompletionRequest, token: CancellationToken
-    ) -> CompletionResult | None:
+    ) -> CompletionResult:
         """Answer a request that may follow the one that is shown; the index keeps the document as it is."""
-        token.check()
+        completer = self._begin(token, request.uri)
         try:
             return self.complete(request, token)
         finally:
-            if self.completer is not None:
-                self.completer.resume(_document(shown), shown.cursor)
+            completer.resume(_document(shown), shown.cursor)
 
     def write_block(
         self, request: CompletionRequest, result: CompletionResult, token: CancellationToken
     ) -> CompletionResult:
         """Write the first completion of a result on to the end of the block that it opens."""
-        token.check()
-        if (completer := self.completer) is None:
-            return result
-        self.update_index(request.uri)
+        completer = self._begin(token, request.uri)
         place = request.source, request.cursor, request.language, request.path
         longer = completer.write_block(*place, result, name=request.uri, check=token.check)
         log.info("block: %d passes", longer.passes - result.passes)
@@ -193,11 +185,16 @@ class Worker:
 
     def prefetch(self, request: CompletionRequest, token: CancellationToken) -> None:
         """Have the model read the prompt of a request that may follow."""
+        count = self._begin(token).prefetch(_document(request), request.cursor, token.check)
+        log.info("prefetch: %d prompt tokens read", count)
+
+    def _begin(self, token: CancellationToken, active: str = "") -> Completer:
+        """The completer, once it knows the open documents; Cancelled if there is none."""
         token.check()
-        if (completer := self.completer) is not None:
-            self.update_index()
-            count = completer.prefetch(_document(request), request.cursor, token.check)
-            log.info("prefetch: %d prompt tokens read", count)
+        if self.completer is None:
+            raise Cancelled
+        self.update_index(active)
+        return self.completer
 
     def update_index(self, active: str = "") -> bool:
         """Count the open documents as they are now, but for the active one, which its request counts.

@@ -1,7 +1,7 @@
-"""How a session gets its model: a small one before it completes until it is there.
+"""How a session gets its model, and what an editor can show of it.
 
-In: settings. Out: a worker's completer, and the status that says how that went. Runs on the event loop; what loads
-has a thread of its own.
+In: settings. Out: a worker's completer, and a status. A small model completes until the next one is there. This
+runs on the event loop, and loading in a thread of its own.
 """
 
 from __future__ import annotations
@@ -9,20 +9,67 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from spd_lsp.lsp.status import FROM_SERVER, LOADING, READY, Status
+from spd_lsp.completion.exclusions import OFF
+from spd_lsp.completion.loading import NOT_SUPERPOSED
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.models.checkpoint.hub import STARTER
+from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import user_message
 from spd_lsp.settings import NO_MODEL, Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
+    from spd_lsp.completion.offer import CompletionResult
 
     Report = Callable[[str], None]
     Load = Callable[[Settings, Report], Completer]
+
+
+LOADING = "the model is loading"
+READY = "the model is ready"
+FROM_SERVER = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
+COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
+
+
+@dataclass(slots=True)
+class Status:
+    """The state of the model, and what the last completion took."""
+
+    kind: str = "loading"  # or "normal", "error"
+    message: str = LOADING
+    problem: str = ""  # with the model that is set, in whose place another one completes
+    reason: str = ""  # why the last completion was empty
+    seconds: float = 0.0  # that the last completion took for which there was a pass
+    last: CompletionResult | None = None  # of the last completion
+
+    def as_json(
+        self, *, busy: bool, settings: Settings, model: str, indexing: tuple[str, float] | None
+    ) -> dict[str, Any]:
+        """The result of the request `spd-lsp/status`; `busy` while a completion runs.
+
+        model: that completes. indexing: the name of the folder that is being indexed, and the share that is done.
+        """
+        return {
+            "busy": busy or self.kind == "loading",
+            "kind": self.kind,
+            "message": printable(self.message) if settings.enabled else OFF,
+            "reason": printable(self._too_slow() if self.reason == COMPUTING else self.reason),
+            "problem": printable(self.problem or (self.last.instead if self.last else "")),
+            "model": printable(model),
+            "tables": [printable(name) for name in self.last.ngrams] if self.last else [],
+            "indexing": {"folder": printable(indexing[0]), "share": indexing[1]} if indexing else None,
+            "lastPasses": self.last.passes if self.last else 0,
+            "lastTokensRead": self.last.read_tokens if self.last and self.last.passes else 0,
+            "lastMilliseconds": round(self.seconds * 1000),
+        }
+
+    def _too_slow(self) -> str:
+        if self.seconds < 0.05:
+            return COMPUTING
+        return f"the model takes {self.seconds:.1f} s for a completion, and typing went on before that"
 
 
 class ModelLoader:

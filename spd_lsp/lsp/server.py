@@ -19,11 +19,10 @@ from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp.completion.exclusions import OFF
 from spd_lsp.lsp.completion_items import ACCEPTED, ItemCapabilities, details_of, inline_items, menu_items
 from spd_lsp.lsp.documents import file_path
-from spd_lsp.lsp.loading import ModelLoader
+from spd_lsp.lsp.loading import ModelLoader, Status
 from spd_lsp.lsp.options import SECTION, needs_reload
 from spd_lsp.lsp.protocol import work_done_progress
 from spd_lsp.lsp.session import Session
-from spd_lsp.lsp.status import Status
 from spd_lsp.lsp.worker import Worker
 from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings

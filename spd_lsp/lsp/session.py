@@ -40,10 +40,9 @@ from spd_lsp.edits.session import Session as NextEdits
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.folder_indexer import FolderIndexer
-from spd_lsp.lsp.loading import ModelLoader
+from spd_lsp.lsp.loading import COMPUTING, LOADING, ModelLoader, Status
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
-from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Usage, add_counts
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.output.printable import printable

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOADING = "the model is loading"
 READY = "the model is ready"
-FROM_SERVER = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
+_FROM_SERVER = f"a model server is asked for whole drafts: {NOT_SUPERPOSED}"
 COMPUTING = "the model is still computing"  # the reason if nobody waits for what it computes
 
 
@@ -103,7 +103,7 @@ class ModelLoader:
             problem = await self._attempt(bundled, report, token)
         if token.is_cancelled:
             return None
-        ready = FROM_SERVER if self.loaded and is_server(self.loaded.model) else READY
+        ready = _FROM_SERVER if self.loaded and is_server(self.loaded.model) else READY
         return Status("error" if problem else "normal", problem or ready, problem=instead)
 
     def cancel(self) -> None:

@@ -87,11 +87,10 @@ def _serve_socket(
     load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))
     editors = Sessions(lambda: create_server(load, settings, fixed))
     if metrics is not None:
-        from spd_lsp.lsp.transport.metrics import Metrics
+        from spd_lsp.lsp.transport.metrics import note_answer, serve_metrics
 
-        counted = Metrics(lambda: editors.open)
-        editors.on_answer = counted.note_answer
-        announcement += f"\nmetrics at {counted.serve(metrics)}"
+        editors.on_answer = note_answer
+        announcement += f"\nmetrics at {serve_metrics(metrics, lambda: editors.open)}"
     editors.serve(path, partial(print_status, announcement), verbose=verbose)
 
 

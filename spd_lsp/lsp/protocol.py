@@ -87,20 +87,10 @@ def _untyped(data: dict[str, Any], kind: type[Any]) -> Any:
 async def work_done_progress(
     ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None
 ) -> AsyncIterator[Report]:
-    """Show how work goes in the client's progress display or, if it has none, texts in its log.
-
-    The user can `cancel`, if that is given.
-    """
+    """Show how work goes, if the client has a progress display. The user can `cancel`, if that is given."""
     if not get_capability(ls.client_capabilities, "window.work_done_progress"):
-
-        def write(text: str, share: float | None) -> None:
-            if text:
-                message = f"{title}: {printable(text)}"
-                ls.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
-
-        yield write
+        yield lambda text, share: None
         return
-
     display = ls.work_done_progress
     token = str(uuid.uuid4())
 

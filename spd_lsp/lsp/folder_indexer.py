@@ -158,7 +158,7 @@ class FolderIndexer:
         title = f"spd-lsp: indexing {printable(folder.name)}"
         self.progress = folder.name, 0.0
         try:
-            async with work_done_progress(self._server, title, self._tasks[folder].cancel) as show:
+            with work_done_progress(self._server, title, self._tasks[folder].cancel) as show:
                 # A thread reads: asyncio's own processes print tracebacks if the event loop ends first.
                 while line := await asyncio.to_thread(process.stdout.readline):
                     ((kind, value),) = json.loads(line).items()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -83,29 +83,45 @@ def _untyped(data: dict[str, Any], kind: type[Any]) -> Any:
     return kind(**{field.name: data.get(field.name) for field in attrs.fields(kind)})
 
 
-@asynccontextmanager
-async def work_done_progress(
+@contextmanager
+def work_done_progress(
     ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None
-) -> AsyncIterator[Report]:
-    """Show how work goes, if the client has a progress display. The user can `cancel`, if that is given."""
+) -> Iterator[Report]:
+    """Show how work goes, if the client has a progress display. The user can `cancel`, if that is given.
+
+    The work does not wait for the display: lsp-mode answers no request while its user waits for a reply.
+    """
     if not get_capability(ls.client_capabilities, "window.work_done_progress"):
         yield lambda text, share: None
         return
+
     display = ls.work_done_progress
     token = str(uuid.uuid4())
+    newest = "", 0.0 if cancel else None
+    is_over = False
+
+    def begin(answer: object) -> None:
+        if is_over:
+            return
+        if cancel:
+            display.tokens[token].add_done_callback(lambda future: future.cancelled() and cancel())
+        # What can be cancelled shows a share from the start.
+        percentage = 0 if cancel else None
+        display.begin(token, types.WorkDoneProgressBegin(title, cancellable=bool(cancel), percentage=percentage))
+        show(*newest)
 
     def show(text: str, share: float | None) -> None:
-        percentage = None if share is None else round(share * 100)
-        display.report(token, types.WorkDoneProgressReport(message=printable(text) or None, percentage=percentage))
+        nonlocal newest
+        newest = text, share
+        if token in display.tokens:
+            percentage = None if share is None else round(share * 100)
+            report = types.WorkDoneProgressReport(message=printable(text) or None, percentage=percentage)
+            display.report(token, report)
 
-    await display.create_async(token)
-    if cancel:
-        display.tokens[token].add_done_callback(lambda future: future.cancelled() and cancel())
-    # What can be cancelled shows a share from the start.
-    percentage = 0 if cancel else None
-    display.begin(token, types.WorkDoneProgressBegin(title, cancellable=bool(cancel), percentage=percentage))
+    display.create(token, begin)
     try:
         yield show
     finally:
-        display.end(token, types.WorkDoneProgressEnd())
-        display.tokens.pop(token)
+        is_over = True
+        if display.tokens.pop(token, None):
+            display.end(token, types.WorkDoneProgressEnd())

@@ -301,8 +301,7 @@ async def _reload(ls: Session) -> None:
     """Load the model, and show how that goes."""
     ls.forget_results()
     ls.status = Status()
-    ls.loader.tried = ls.settings
-    async with work_done_progress(ls, "spd-lsp") as show:
+    with work_done_progress(ls, "spd-lsp") as show:
 
         def report(text: str) -> None:
             if ls.status.kind == "loading":

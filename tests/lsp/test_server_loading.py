@@ -290,3 +290,17 @@ async def test_the_model_that_is_loaded_completes_until_another_one_is_ready():
         gate.set()
         await editor.ready()
         assert texts(await editor.request(COMPLETION, at(0, 4))) == ["of owner/large"]
+
+
+async def test_a_client_that_answers_no_request_still_gets_its_model():
+    """As lsp-mode does while its user waits for a reply."""
+    async with session(FakeCompleter()) as editor:
+        wants = {"configuration": True, "didChangeConfiguration": {"dynamicRegistration": True}}
+        editor.unanswered = {
+            "workspace/configuration",
+            "client/registerCapability",
+            "window/workDoneProgress/create",
+        }
+        await editor.start({"workspace": wants, "window": {"workDoneProgress": True}})
+        await editor.ready()
+        assert {message["method"] for message in editor.messages if "id" in message} == editor.unanswered

@@ -28,7 +28,7 @@ def test_editors_set_what_people_need_in_either_spelling_and_nothing_of_the_deco
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"drafts": "three"}, "'drafts' must be an integer, not 'three'; using 3"),
+        ({"drafts": "three"}, "'drafts' must be an integer, not 'three'; ignored"),
         ({"enabled": 1}, "must be true or false, not 1"),
         ({"indexing": "on"}, "must be one of folders, off, not 'on'"),
         ({"drafts": 0}, "must be from 1 to 16, not 0"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spd_lsp.lsp.status import READY, Status
+from spd_lsp.lsp.loading import READY, Status
 from spd_lsp.settings import Settings
 from tests.node import needs_node, run_node
 

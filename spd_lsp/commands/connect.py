@@ -16,8 +16,7 @@ def connect(path: str, check: bool) -> None:
     PATH is the Unix socket of `spd-lsp serve --socket`. An editor on another machine runs
     `ssh HOST spd-lsp connect`.
     """
-    from spd_lsp.lsp.transport.access import connect_to_socket, socket_path
-    from spd_lsp.lsp.transport.proxy import relay
+    from spd_lsp.lsp.transport.access import connect_to_socket, relay, socket_path
 
     where = socket_path(path)
     wire = connect_to_socket(where)

@@ -15,7 +15,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.command_options import Choices, model_options, print_status, setting_option, with_choices
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
+from spd_lsp.completion.loading import load_completer, open_model
 from spd_lsp.config_file import config_path
 from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import Settings
@@ -57,7 +57,7 @@ def serve(
     if (stdio, socket is not None, http is not None).count(True) > 1:
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if metrics is not None and socket is None:
-        raise UserError("--metrics belongs to --socket; `serve --http` has /metrics itself")
+        raise UserError("--metrics belongs to --socket")
     if problems and (http is not None or socket is not None):
         print_status("\n".join(problems))
     if http is not None:
@@ -67,9 +67,9 @@ def serve(
     if path is None:
         if sys.stdin.isatty():
             print_status("waiting for an editor, which starts this command itself; Ctrl+C ends it")
-        server = create_server(load_completer, settings, fixed, stand_in=load_stand_in, prepare=prepare)
+        server = create_server(load_completer, settings, fixed)
         server.configuration.problems += problems
-        sys.exit(serve_stdio(server, verbose=verbose))
+        serve_stdio(server, verbose=verbose)
     command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
     announcement = f"listening at {path}; editors run: {command}"
     return _serve_socket(settings, fixed.union(_SHARED_SETTINGS), path, metrics, announcement, verbose)
@@ -81,50 +81,40 @@ def _serve_socket(
     """Serve editors, which share the model and are counted together."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.lsp.server import create_server
-    from spd_lsp.lsp.session import Session
-    from spd_lsp.lsp.transport.serve import Sessions, SharedModel, serve_many
+    from spd_lsp.lsp.transport.serve import Sessions, SharedModel
 
     shared = SharedModel(open_model)
     load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))
-    counted = None
+    editors = Sessions(lambda: create_server(load, settings, fixed))
     if metrics is not None:
-        from spd_lsp.http.metrics import Metrics
+        from spd_lsp.lsp.transport.metrics import note_answer, serve_metrics
 
-        counted = Metrics()
-
-    def make_server() -> Session:
-        server = create_server(load, settings, fixed)
-        server.on_answer = counted.note_answer if counted else None
-        return server
-
-    editors = Sessions(make_server)
-    if metrics is not None and counted is not None:
-        counted.watch_sessions(lambda: editors.open)
-        announcement += f"\nmetrics at {counted.serve(metrics)}"
-    serve_many(path, editors, partial(print_status, announcement), verbose=verbose)
+        editors.on_answer = note_answer
+        announcement += f"\nmetrics at {serve_metrics(metrics, lambda: editors.open)}"
+    editors.serve(path, partial(print_status, announcement), verbose=verbose)
 
 
 def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     """Load the model, then listen. Relative paths that clients send are in the folder where this was started."""
-    from spd_lsp.http.access import listen, parse_address, token_in
-    from spd_lsp.http.app import App
+    from spd_lsp.http.access import token_in
+    from spd_lsp.http.app import make_app, serve
     from spd_lsp.http.completions import Completions
-    from spd_lsp.http.serve import serve
-    from spd_lsp.lsp.transport.access import private_socket, socket_path
+    from spd_lsp.lsp.transport.access import loopback_socket, parse_address, private_socket, socket_path
     from spd_lsp.output.safe_logging import log_to_stderr
 
-    place = parse_address(address)
+    socket = address if address.startswith(("/", "~")) else address.partition("unix:")[2]
+    place = socket_path(socket) if socket else parse_address(address)
     folder = Path.cwd()
     os.chdir(NEUTRAL_CWD)
     log_to_stderr(verbose)
     token, file = token_in(open_registry(settings).folder)
     if isinstance(place, Path):
-        wire = private_socket(socket_path(str(place)))
+        wire = private_socket(place)
         name = f"unix:{place}"
     else:
-        wire = listen(*place)
+        wire = loopback_socket(*place)
         host, port = wire.getsockname()[:2]
         name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     completions = Completions(load_completer(settings, print_status), folder)
-    announce = partial(print_status, f"listening at {name}; clients send the token in {file}")
-    serve(wire, App(completions, token, Path(settings.model).name), completions, announce)
+    print_status(f"listening at {name}; clients send the token in {file}")
+    serve(wire, make_app(completions, token, Path(settings.model).name))

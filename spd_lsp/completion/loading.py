@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spd_lsp.models import hub
-from spd_lsp.settings import NO_MODEL, Settings, is_server
+from spd_lsp.settings import Settings, is_server
 
 if TYPE_CHECKING:
     from spd_lsp.completion.completer import Completer
@@ -75,13 +75,6 @@ def load_completer(
     return Completer(model, tokens, tables, settings, tuned, languages, server)
 
 
-def prepare(settings: Settings, report: Callable[[str], None]) -> None:
-    """Fetch and check a model as far as that needs no other one to make room."""
-    from spd_lsp.models.load import check_place
-
-    check_place(hub.locate(settings.model, report))
-
-
 def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
     """Return the settings with defaults replaced by those that a model was made for."""
     defaults = Settings()
@@ -91,8 +84,3 @@ def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
     return replace(settings, **unset)
 
 
-def load_stand_in(settings: Settings) -> Completer | None:
-    """Make a completer without a model, which is there before another model is; None for those loaded as soon."""
-    if settings.model in (hub.STARTER, NO_MODEL) or is_server(settings.model):
-        return None
-    return load_completer(replace(settings, model=NO_MODEL), lambda text: None)

@@ -1,1 +1,1 @@
-"""The same completions over HTTP, for this user's programs: the APIs of llama.cpp's server and of OpenAI."""
+"""Completions over HTTP for programs of this user: the APIs of llama.cpp's server and of OpenAI."""

@@ -1,4 +1,4 @@
-"""The server's paths: who asks is checked before anything is read, and every answer but metrics is JSON.
+"""The server's paths. A client is checked before its body is read, and every answer is JSON.
 
 In: requests. Out: answers in the format of the API that each path belongs to.
 """
@@ -6,123 +6,125 @@ In: requests. Out: answers in the format of the API that each path belongs to.
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.http import infill, openai
-from spd_lsp.http.access import check_origin, check_token
-from spd_lsp.http.completions import Answer, Completions
-from spd_lsp.http.fields import Refused, parse
-from spd_lsp.http.metrics import Metrics
+from spd_lsp.http.access import refusal
+from spd_lsp.http.completions import Completions, Fields
+from spd_lsp.ngrams.open_documents import clean
 from spd_lsp.output.safe_logging import user_message
 
-MAX_BODY_BYTES = 16 << 20  # 256 files and a prompt are far below
-_PUBLIC = "/health"  # says that there is a server, and nothing else
-_EVENTS = "text/event-stream"
+_PUBLIC = "/health"  # needs no token
 
+Kind = TypeVar("Kind", bound=Fields)
 Result = TypeVar("Result")
-Handler = Callable[["App", Request], Awaitable[Response]]
 
 
-class App:
-    """An ASGI application over one completer."""
+class _OnlyAllowed:
+    """Passes on the requests of programs that may use the server."""
 
-    def __init__(self, completions: Completions, token: str, model: str) -> None:
-        self.completions = completions
-        self.model = model
-        self.metrics = Metrics()
-        self.started = int(time.time())
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        request = Request(scope, receive)
-        path = scope["path"]  # of `request.url` some hosts make no URL
-        known = path if path in _PATHS else "other"
-        try:
-            response = await self._answer(request, path)
-        except ClientDisconnect:
-            return self.metrics.note_request(known, 499)
-        except Refused as refused:
-            response = _error(refused.status, str(refused))
-        except Exception as error:
-            response = _error(500, user_message(error, "the request"))
-        self.metrics.note_request(known, response.status_code)
-        await response(scope, receive, send)
-        return None
+        error = None
+        if scope["type"] == "http":
+            error = refusal(Headers(scope=scope), None if scope["path"] == _PUBLIC else self._token)
+        await (_error(error.status_code, error.detail) if error else self._app)(scope, receive, send)
 
-    async def _answer(self, request: Request, path: str) -> Response:
-        check_origin(request.headers)
-        if path != _PUBLIC:
-            check_token(request.headers, self._token)
-        if (methods := _PATHS.get(path)) is None:
-            raise Refused(404, f"no such path; there are {', '.join(_PATHS)}")
-        if request.method not in methods:
-            raise Refused(405, f"expected the method {' or '.join(methods)}")
-        return await methods[request.method](self, request)
 
-    async def infill(self, request: Request) -> Response:
-        """llama.cpp's completions between two texts; without tokens to predict, what comes along is read ahead."""
-        fields = parse(await _body(request), infill.InfillFields)
-        wanted = fields.wanted()
+def make_app(completions: Completions, token: str, model: str) -> Starlette:
+    """An ASGI application over one completer."""
+
+    async def complete_infill(request: Request) -> Response:
+        """llama.cpp's completions between two texts; with `n_predict` 0 the prompt is only read ahead."""
+        fields = await _body(request, infill.InfillFields)
+        query = fields.query()
         if fields.n_predict == 0:
-            read = await _unless_gone(request, self.completions.read_ahead(wanted))
-            return JSONResponse({"content": "", "stop": True, "tokens_evaluated": read, "tokens_predicted": 0})
-        answer = await _unless_gone(request, self.completions.complete(wanted))
-        self.metrics.note_answer(answer.found, len(answer.alternatives))
-        answers = infill.answers(answer, fields, self.model)
-        if fields.stream:
-            return Response(infill.events(answers), media_type=_EVENTS)
-        return JSONResponse(answers if wanted.alternatives > 1 else answers[0])
+            await _while_connected(request, completions.read_ahead(query))
+            return JSONResponse({"content": "", "stop": True, "tokens_predicted": 0})
+        found, reading = await _while_connected(request, completions.complete(query))
+        answers = infill.answers(found, reading, fields, model)
+        return JSONResponse(answers if query.alternatives > 1 else answers[0])
 
-    async def complete(self, request: Request) -> Response:
+    async def complete(request: Request) -> Response:
         """OpenAI's completions."""
-        fields = parse(await _body(request), openai.CompletionFields)
-        wanted = fields.wanted()
-        if fields.max_tokens == 0:
-            read = await _unless_gone(request, self.completions.read_ahead(wanted))
-            answer = Answer((), CompletionResult([], prompt_tokens=read))
-        else:
-            answer = await _unless_gone(request, self.completions.complete(wanted))
-            self.metrics.note_answer(answer.found, len(answer.alternatives))
-        completion = openai.completion(answer, fields, self.model)
+        fields = await _body(request, openai.CompletionFields)
+        found, _ = await _while_connected(request, completions.complete(fields.query()))
+        completion = openai.completion(found, model)
         if fields.stream:
-            return Response(openai.events(completion, fields), media_type=_EVENTS)
+            return Response(openai.events(completion), media_type="text/event-stream")
         return JSONResponse(completion)
 
-    async def list_models(self, request: Request) -> Response:
-        """The model that is served."""
-        model = {"id": self.model, "object": "model", "created": self.started, "owned_by": "spd-lsp"}
-        return JSONResponse({"object": "list", "data": [model]})
+    async def list_models(request: Request) -> Response:
+        entry = {"id": model, "object": "model", "created": int(time.time()), "owned_by": "spd-lsp"}
+        return JSONResponse({"object": "list", "data": [entry]})
 
-    async def tell_health(self, request: Request) -> Response:
-        """Whether the server is ready, which it is once it listens."""
+    async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def tell_metrics(self, request: Request) -> Response:
-        """Counters for Prometheus."""
-        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+    @asynccontextmanager
+    async def run_worker(app: Starlette) -> AsyncIterator[None]:
+        completions.worker.wake()
+        yield
+        completions.worker.close()
+
+    return Starlette(
+        routes=[
+            Route("/infill", complete_infill, methods=["POST"]),
+            Route("/v1/completions", complete, methods=["POST"]),
+            Route("/v1/models", list_models),
+            Route(_PUBLIC, health),
+        ],
+        middleware=[Middleware(_OnlyAllowed, token=token)],
+        exception_handlers={HTTPException: _explain, Exception: _explain},
+        lifespan=run_worker,
+    )
 
 
-_PATHS: dict[str, dict[str, Handler]] = {
-    "/infill": {"POST": App.infill},
-    "/v1/completions": {"POST": App.complete},
-    "/v1/models": {"GET": App.list_models},
-    "/health": {"GET": App.tell_health},
-    "/metrics": {"GET": App.tell_metrics},
-}
+def serve(sock: socket.socket, app: Starlette) -> None:
+    """Serve at a listening socket until the process is to end."""
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages may quote code
+    config = uvicorn.Config(app, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run([sock])
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of work for a client; ClientDisconnect, and the work is cancelled, once it has left."""
+async def _body(request: Request, kind: type[Kind]) -> Kind:
+    """A request's body; HTTPException if it does not fit. A field that is null counts as absent."""
+    try:
+        return msgspec.convert(json.loads(await request.body(), object_hook=_present), kind)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise HTTPException(400, f"expected JSON, and each field as in the API: {error}") from error
+
+
+def _present(values: dict[str, Any]) -> dict[str, Any]:
+    """An object without its null fields and without lone surrogates, which clients leave where they cut a text."""
+    known = {name: value for name, value in values.items() if value is not None}
+    return {name: clean(value) if isinstance(value, str) else value for name, value in known.items()}
+
+
+async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`; if the client disconnects first, the work is cancelled and ClientDisconnect raised."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_until_gone(request))
+    leaving = asyncio.ensure_future(request.receive())  # the body is read: nothing else comes any more
     tasks: set[asyncio.Future[Any]] = {working, leaving}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -134,22 +136,11 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> R
             task.cancel()
 
 
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _body(request: Request) -> bytes:
-    """A request's body, read up to the limit."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused(415, "expected the header `Content-Type: application/json`")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise Refused(413, f"expected a body of at most {MAX_BODY_BYTES:,} bytes")
-    return bytes(body)
+async def _explain(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed."""
+    if isinstance(error, HTTPException):
+        return _error(error.status_code, error.detail)
+    return _error(500, user_message(error, "the request"))
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -1,21 +1,18 @@
 """The API of llama.cpp's server for completions between two texts: `POST /infill`.
 
-Field names are llama.cpp's; so is what they mean, but for what a draft is: texts end where a line or block ends.
+Fields have llama.cpp's names and meanings, but texts end where a line or block ends.
 Fields of our own: `path`, `language` and `explicit` in a request, `probability` in an answer.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta
-
-from spd_lsp.http.completions import Alternative, Answer, Wanted
-from spd_lsp.http.fields import Alternatives, Fields, as_list
-
-_MAX_NUMBER = 2**31 - 1
+from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS
+from spd_lsp.completion.offer import CompletionResult
+from spd_lsp.completion.ranking import Completion
+from spd_lsp.http.completions import Count, Fields, Query
 
 
 class InfillFields(Fields):
@@ -24,59 +21,51 @@ class InfillFields(Fields):
     input_prefix: str = ""
     input_suffix: str = ""
     prompt: str = ""
-    n_predict: Annotated[int, Meta(ge=-2, le=_MAX_NUMBER)] = -1
-    n_cmpl: Alternatives | None = None
-    t_max_predict_ms: Annotated[int, Meta(ge=-1, le=_MAX_NUMBER)] = 0
+    n_predict: int = -1
+    n_cmpl: Count | None = None
+    t_max_predict_ms: int = 0
     explicit: bool = False
-    response_fields: str | list[str] = ""
+    response_fields: tuple[str, ...] = ()
 
-    def wanted(self) -> Wanted:
-        """What a request asks for."""
-        return Wanted(
+    def query(self) -> Query:
+        """The body as a query."""
+        return Query(
             before=self.input_prefix + self.prompt,
             after=self.input_suffix,
+            fields=self,
             alternatives=self.n_cmpl or self.n,
-            max_tokens=self.n_predict if self.n_predict > 0 else None,
-            line_seconds=self.t_max_predict_ms / 1000 if self.t_max_predict_ms > 0 else None,
-            unasked=not self.explicit,
-            **self.place(),
+            explicit=self.explicit,
+            max_tokens=self.n_predict if self.n_predict > 0 else MAX_BLOCK_TOKENS,
+            line_seconds=self.t_max_predict_ms / 1000,
         )
 
 
-def answers(answer: Answer, fields: InfillFields, model: str) -> list[dict[str, Any]]:
-    """An object for each alternative; one with an empty text if there is none."""
-    alternatives = answer.alternatives or [Alternative("", 0, None, ends=True)]
-    wanted = as_list(fields.response_fields)
-    found = [_answer(one, number, answer, model) for number, one in enumerate(alternatives)]
-    return [_selected(one, wanted) for one in found] if wanted else found
-
-
-def events(answers: Iterable[Mapping[str, Any]]) -> str:
-    """The same as a stream of events: a text at once, as drafts are ranked when all are written, then its end."""
-    parts = (part for one in answers for part in ({**one, "stop": False}, {**one, "content": ""}))
-    return "".join(f"data: {json.dumps(part)}\n\n" for part in parts)
-
-
-def _answer(one: Alternative, number: int, answer: Answer, model: str) -> dict[str, Any]:
-    found = answer.found
-    return {
-        "index": number,
-        "content": one.text,
+def answers(found: CompletionResult, reading: float, fields: InfillFields, model: str) -> list[dict[str, Any]]:
+    """An object for each alternative, at least one. `reading`: seconds for the prompt."""
+    shared = {
         "stop": True,
         "model": model,
-        "probability": one.probability,
-        "tokens_predicted": one.tokens,
+        "tokens_predicted": found.tokens,
         "tokens_evaluated": found.prompt_tokens,
-        "truncated": False,
-        "stop_type": "word" if one.stop else "eos" if one.ends else "limit",
-        "stopping_word": one.stop,
         "tokens_cached": found.prompt_tokens + found.tokens,
+        "truncated": False,
         "timings": {
             "cache_n": found.prompt_tokens - found.read_tokens,
-            **_rates("prompt", found.read_tokens, answer.reading_seconds),
-            **_rates("predicted", found.tokens, answer.writing_seconds),
+            **_rates("prompt", found.read_tokens, reading),
+            **_rates("predicted", found.tokens, max(0.0, found.seconds - reading)),
         },
     }
+    answers = [
+        {
+            "index": number,
+            "content": one.text,
+            "probability": one.shown_probability,
+            "stop_type": "eos" if one.ends else "limit",
+            **shared,
+        }
+        for number, one in enumerate(found.completions or [Completion("", 0.0, is_rated=False)])
+    ]
+    return [_selected(one, fields.response_fields) for one in answers] if fields.response_fields else answers
 
 
 def _rates(name: str, tokens: int, seconds: float) -> dict[str, float]:

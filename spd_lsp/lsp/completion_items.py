@@ -29,7 +29,7 @@ class ItemCapabilities:
     markdown: bool = False
     one_line_only: bool = False  # it corrupts or drops all but the first line of plain text
     ghost_text: bool = False
-    asks_again: bool = False  # once it is told that a longer ghost text is ready
+    asks_again: bool = False  # for ghost text, at the notification `spd-lsp/longer`
     label_details: bool = False  # it shows them at the right end of an item's row
 
     @classmethod
@@ -37,21 +37,16 @@ class ItemCapabilities:
         """Read them from the client's capabilities."""
         item = get_capability(params.capabilities, "text_document.completion.completion_item")
         modes = item.insert_text_mode_support if item else None
+        own = params.capabilities.experimental  # capabilities of this server's own clients
         return cls(
             modes=frozenset(modes.value_set if modes else ()),
             snippets=bool(item and item.snippet_support),
             markdown=types.MarkupKind.Markdown in ((item and item.documentation_format) or ()),
             one_line_only=bool(params.client_info and params.client_info.name == "Neovim"),
             ghost_text=get_capability(params.capabilities, "text_document.inline_completion") is not None,
-            asks_again=_is_experimental(params, "spdLonger"),
+            asks_again=isinstance(own, dict) and own.get("spdLonger") is True,
             label_details=bool(item and item.label_details_support),
         )
-
-
-def _is_experimental(params: types.InitializeParams, name: str) -> bool:
-    """Whether a client has a capability that is this server's own."""
-    experimental = params.capabilities.experimental
-    return isinstance(experimental, dict) and experimental.get(name) is True
 
 
 @dataclass(frozen=True, slots=True)

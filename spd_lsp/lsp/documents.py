@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import os
 import re
-import sys
 import time
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from lsprotocol import types
 from pygls.uris import to_fs_path
@@ -30,14 +26,12 @@ from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.completion.ranking import word_begun
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.lsp.completion_items import CursorLine
-from spd_lsp.ngrams.open_documents import OpenDocument
+from spd_lsp.ngrams.open_documents import OpenDocument, clean
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _TYPING_SECONDS = 1.0  # a busy editor takes its time to ask
 # Where editors ask by themselves: behind a dot, a word, or its first letter, but no further inside it.
 _ASKED_BEHIND = re.compile(r"\.|\w(?!\w)|(?<!\w)\w")
-_DRIVE = re.compile("(?i)^file:///[a-z]:")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _CLOSED_PAIRS = ("()", "[]", "{}", '""', "''", "``")  # that an editor writes when the first of the two is typed
 _REVISIONS = itertools.count()
 
@@ -51,25 +45,9 @@ def _line_starts(text: str) -> list[int]:
 
 
 def file_path(uri: str) -> Path | None:
-    """The file of a document, or None for untitled ones and other schemes than `file`.
-
-    A URI names bytes, of which pygls keeps only UTF-8; here every name that the system can have stays itself.
-    """
-    if sys.platform == "win32":
-        path = to_fs_path(uri)
-    else:
-        try:
-            parts = urlsplit(uri)
-            path = os.fsdecode(unquote_to_bytes(parts.path)) if parts.scheme == "file" else None
-        except ValueError:  # no URI
-            return None
-    return Path(path) if path and "\0" not in path else None
-
-
-def _folder_path(uri: str) -> Path | None:
-    """A folder's path on the machine that the editor works on. Example: `vscode-remote://ssh/a` -> `/a`."""
-    parts = urlsplit(uri)
-    return file_path(parts._replace(scheme="file", netloc="").geturl() if parts.scheme == "vscode-remote" else uri)
+    """The file of a document, or None for untitled ones and other schemes than `file`."""
+    path = to_fs_path(uri)
+    return Path(path) if path else None
 
 
 def may_hold_secrets(uri: str) -> bool:
@@ -77,38 +55,38 @@ def may_hold_secrets(uri: str) -> bool:
     return is_secret(PurePosixPath(unquote(urlsplit(uri).path)))
 
 
-def _document_key(uri: str) -> str:
-    """One key for all spellings of a URI and its drive. Bytes that are not UTF-8 stay distinct: %E8 is not %E9."""
-    key = unquote(uri, errors="surrogateescape")
-    return _DRIVE.sub(lambda drive: drive[0].lower(), key)
-
-
-Change = types.DidChangeTextDocumentParams | types.DidChangeNotebookDocumentParams
-
-
 class LspDocument(TextDocument):
     """A document's text as its client has it."""
 
+    source: str = ""  # a property of pygls's, which may read the disk
+    starts: list[int]  # offset of each line's first character
+    revision: int  # of the text, never used twice
     edit_time: float = float("-inf")  # of the last edit, in monotonic seconds
     shrank: bool = False  # whether the last edit only deleted text
     edited_at: int = 0  # offset in code points where the last edit leaves the cursor, most likely
-    revision: int  # of its text, never used twice
-    is_out_of_step: bool = False  # an edit of it was not understood
 
-    def __init__(self, uri: str, source: str, encoding: str, language: str | None, version: int | None) -> None:
-        super().__init__(uri, source, version, language)
-        self.file = file_path(uri)  # or, if the document is no file, a name that it could have in the open folder
-        self._units = PositionCodec(encoding).client_num_units  # of a text
-        self._text = source
-        self._starts: list[int] | None = None
-        self.revision = next(_REVISIONS)
+    def __init__(
+        self,
+        uri: str,
+        source: str,
+        language: str | None = None,
+        version: int | None = None,
+        codec: PositionCodec | None = None,
+        file: Path | None = None,
+    ) -> None:
+        """`file`: where it is or, if the document is no file, a name that it could have in the open folder."""
+        super().__init__(uri, source, version, language, position_codec=codec)
+        self.file = file
+        self.may_hold_secrets = may_hold_secrets(uri)
+        self._units = self.position_codec.client_num_units  # of a text
+        self._set_source(source)
         self._requested_edit = self.edit_time  # the edit at the time of the last menu request
         self._is_one_change = False  # whether the last edit changed one place, where the cursor is then
 
-    @cached_property
-    def may_hold_secrets(self) -> bool:
-        """Whether files of this name usually hold keys or passwords."""
-        return may_hold_secrets(self.uri)
+    def _set_source(self, source: str) -> None:
+        self.source = source
+        self.starts = _line_starts(source)
+        self.revision = next(_REVISIONS)
 
     def is_indexable(self, disabled_languages: Collection[str]) -> bool:
         """Whether its n-grams may be counted."""
@@ -123,32 +101,20 @@ class LspDocument(TextDocument):
         """Whether the client has opened it, which gives it a version."""
         return self.version is not None
 
-    @property
-    def source(self) -> str:
-        """The whole text."""
-        return self._text
-
-    @property
-    def starts(self) -> list[int]:
-        """Offset of each line's first character."""
-        if self._starts is None:
-            self._starts = _line_starts(self._text)
-        return self._starts
-
     def line_bounds(self, number: int) -> tuple[int, int]:
         """Where line `number` starts and where its text ends, before its line end."""
         start = self.starts[number]
         if number + 1 == len(self.starts):
-            return start, len(self._text)
+            return start, len(self.source)
         end = self.starts[number + 1] - 1
-        return start, end - 1 if self._text[end - 1 : end + 1] == "\r\n" else end
+        return start, end - 1 if self.source[end - 1 : end + 1] == "\r\n" else end
 
     def offset_at_position(self, client_position: types.Position) -> int:
         """The offset in code points; past the end of a line or of the text is the end of it."""
         if client_position.line >= len(self.starts):
-            return len(self._text)
+            return len(self.source)
         start, end = self.line_bounds(client_position.line)
-        line, most = self._text[start:end], client_position.character
+        line, most = self.source[start:end], client_position.character
         if line.isascii():
             return min(start + most, end)
         units = itertools.accumulate(map(self._units, line))  # up to behind each character
@@ -158,11 +124,11 @@ class LspDocument(TextDocument):
         """The position in the client's units."""
         number = bisect.bisect_right(self.starts, offset) - 1
         start, end = self.line_bounds(number)
-        return types.Position(number, self._units(self._text[start : min(offset, end)]))
+        return types.Position(number, self._units(self.source[start : min(offset, end)]))
 
     def cursor_line(self, cursor: int) -> CursorLine:
-        """What completion items need to know about the cursor's line."""
-        before = self._text[self.starts[bisect.bisect_right(self.starts, cursor) - 1] : cursor]
+        """The line of the cursor, as completion items need it."""
+        before = self.source[self.starts[bisect.bisect_right(self.starts, cursor) - 1] : cursor]
         word = word_begun(before)
         start, end = map(self.client_position_at_offset, (cursor - len(word), cursor))
         return CursorLine(types.Range(start, end), word, before, self.language_id or "")
@@ -178,16 +144,16 @@ class LspDocument(TextDocument):
         return replace(request, source=source, cursor=start + len(selected.text))
 
     def is_requested_by_typing(self, offset: int) -> bool:
-        """Whether a menu request comes from typing, where editors do not tell: the first soon after an edit does.
+        """Whether an editor makes a menu request at an offset because of a key, where it does not tell.
 
-        A second one for the same text is the user's own, and so is one elsewhere, or where editors do not ask.
-        Both are answered; the first as typing is.
+        So counts the first request within a second of an edit, where the edit left the cursor, behind a word or a
+        dot. A second request for the same text is the user's own, and is answered in full.
         """
         is_first = self._requested_edit != self.edit_time
         self._requested_edit = self.edit_time
         is_soon = time.monotonic() - self.edit_time < _TYPING_SECONDS
         is_there = offset == self.edited_at if self._is_one_change else offset > 0
-        return is_first and is_soon and is_there and _ASKED_BEHIND.match(self._text, offset - 1) is not None
+        return is_first and is_soon and is_there and _ASKED_BEHIND.match(self.source, offset - 1) is not None
 
     def apply_change(self, change: types.TextDocumentContentChangeEvent, *, is_further: bool = False) -> None:
         """Replace a range, or everything where the change names no range.
@@ -195,25 +161,16 @@ class LspDocument(TextDocument):
         is_further: it is a part of the last edit. Enter in a line of blanks writes the new line, and then deletes
         the blanks above it.
         """
-        start = 0
-        is_partial = isinstance(change, types.TextDocumentContentChangePartial)
-        self._is_one_change = is_partial and not is_further
+        start, end = 0, len(self.source)
+        self._is_one_change = False
         if isinstance(change, types.TextDocumentContentChangePartial):
-            start = self.offset_at_position(change.range.start)
-            start, end = sorted((start, self.offset_at_position(change.range.end)))
-            text = self._text[:start] + change.text + self._text[end:]
-        else:
-            text = change.text
-            self.is_out_of_step = False
-        # Editors that count in UTF-16 may insert the two surrogates of a character one by one; join them.
-        if _SURROGATE.search(change.text):
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        growth = len(text) - len(self._text)
+            start, end = sorted(map(self.offset_at_position, (change.range.start, change.range.end)))
+            self._is_one_change = not is_further
+        text = self.source[:start] + change.text + self.source[end:]
+        growth = len(text) - len(self.source)
         only_deletes = not change.text and growth < 0
         self.edit_time = time.monotonic()
-        self.revision = next(_REVISIONS)
-        self._text = text
-        self._starts = None
+        self._set_source(text)
         if is_further and only_deletes and not self.shrank:
             self.edited_at += growth if start < self.edited_at else 0
         else:
@@ -226,14 +183,9 @@ class LspWorkspace(Workspace):
     """The client's open documents."""
 
     @property
-    def encoding(self) -> str:
-        """The unit that the client counts columns in: `utf-8`, `utf-16` or `utf-32`."""
-        return types.PositionEncodingKind(self.position_encoding or "utf-16").value
-
-    @property
     def documents(self) -> list[LspDocument]:
         """All open documents."""
-        return [document for document in self._text_documents.values() if isinstance(document, LspDocument)]
+        return [document for document in self.text_documents.values() if isinstance(document, LspDocument)]
 
     @property
     def folder_uris(self) -> list[str]:
@@ -241,7 +193,7 @@ class LspWorkspace(Workspace):
         return [folder.uri for folder in self.folders.values()] or ([self.root_uri] if self.root_uri else [])
 
     def parts(self, document: LspDocument) -> list[LspDocument]:
-        """The cells of a document's notebook that are in its language, in order; of any other document just it."""
+        """The cells of a document's notebook that are in its language, in order; else the document alone."""
         notebook = self.get_notebook_document(cell_uri=document.uri)
         cells = [self.get_text_document(cell.document) for cell in notebook.cells] if notebook else []
         return [cell for cell in cells if cell.is_open and cell.language_id == document.language_id] or [document]
@@ -264,19 +216,13 @@ class LspWorkspace(Workspace):
     def request_at(
         self, document: LspDocument, cursor: int, disabled_languages: Collection[str], *, explicit: bool = False
     ) -> CompletionRequest:
-        """A request at an offset in a document, which may be a part of a longer text.
-
-        Lone surrogates, which no tokenizer can encode, become question marks.
-        """
+        """A request at an offset in a document, which may be a part of a longer text."""
         whole, start = self.whole_text(document)
-        source = whole.text
-        if not source.isascii():
-            source = source.encode("utf-8", "replace").decode()
         own = {part.revision for part in self.parts(document)}
         others = (other for other in self.documents if other.revision not in own)
         revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
         return CompletionRequest(
-            source, start + cursor, whole.language, whole.path, whole.name, explicit, revisions
+            clean(whole.text), start + cursor, whole.language, whole.path, whole.name, explicit, revisions
         )
 
     def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
@@ -293,59 +239,31 @@ class LspWorkspace(Workspace):
 
     def _path_of(self, uri: str) -> Path | None:
         """A document's file; what is no file here gets a name in the open folder, whose tables serve it then."""
-        folders = self.folder_uris
-        around = [folder for folder in folders if uri.startswith(f"{folder.rstrip('/')}/")] or folders
-        folder = next((path for path in map(_folder_path, around) if path), None)
+        folder = next((path for path in map(file_path, self.folder_uris) if path), None)
         return file_path(uri) or (folder and folder / quote(uri, safe=""))
 
+    def _create_text_document(
+        self, doc_uri: str, source: str | None = None, version: int | None = None, language_id: str | None = None
+    ) -> LspDocument:
+        """A document; one that is not open is empty: files are never read behind the client's back."""
+        path = self._path_of(doc_uri)
+        return LspDocument(doc_uri, source or "", language_id, version, self.position_codec, path)
+
     def get_text_document(self, doc_uri: str) -> LspDocument:
-        """The document of a URI, empty if it is not open: files are never read behind the client's back."""
-        document = self._text_documents.get(_document_key(doc_uri))
-        if isinstance(document, LspDocument):
-            return document
-        return LspDocument(doc_uri, "", self.encoding, None, None)
+        """The document of a URI, as `_create_text_document` made it."""
+        document = super().get_text_document(doc_uri)
+        assert isinstance(document, LspDocument)
+        return document
 
-    def find_document(self, params: Any) -> LspDocument | None:
-        """The document that a message of ours names as `textDocument`, None if it names none."""
-        with suppress(LookupError, TypeError, ValueError, AttributeError):
-            return self.get_text_document(params["textDocument"]["uri"])
-        return None
-
-    def edited_documents(self, params: Change) -> list[LspDocument]:
-        """The document or the cells whose text was changed by a notification."""
-        if isinstance(params, types.DidChangeTextDocumentParams):
-            return [self.get_text_document(params.text_document.uri)]
-        cells = (params.change.cells and params.change.cells.text_content) or ()
-        return [self.get_text_document(edited.document.uri) for edited in cells]
-
-    def find_cursor(self, params: Any) -> tuple[LspDocument, int] | None:
+    def find_cursor(self, params: Mapping[str, Any]) -> tuple[LspDocument, int]:
         """The document and the offset that a message of ours names, as a completion request does."""
-        if document := self.find_document(params):
-            with suppress(LookupError, TypeError, ValueError):
-                position = types.Position(params["position"]["line"], params["position"]["character"])
-                return document, document.offset_at_position(position)
-        return None
-
-    def put_text_document(self, text_document: types.TextDocumentItem, notebook_uri: str | None = None) -> None:
-        """Add a document that the client opened."""
-        item = text_document
-        document = LspDocument(item.uri, item.text, self.encoding, item.language_id, item.version)
-        document.file = self._path_of(item.uri)
-        self._text_documents[_document_key(item.uri)] = document
-        if notebook_uri:
-            self._cell_in_notebook[unquote(item.uri)] = unquote(notebook_uri)
-
-    def remove_text_document(self, doc_uri: str) -> None:
-        """Remove a document that the client closed."""
-        self._text_documents.pop(_document_key(doc_uri), None)
-        self._cell_in_notebook.pop(unquote(doc_uri), None)
+        document = self.get_text_document(params["textDocument"]["uri"])
+        return document, document.offset_at_position(types.Position(**params["position"]))
 
     def update_text_document(
         self, text_doc: types.VersionedTextDocumentIdentifier, change: types.TextDocumentContentChangeEvent
     ) -> None:
-        """Apply one edit, if the document is open."""
+        """Apply one of the edits of a notification, whose document is open."""
         document = self.get_text_document(text_doc.uri)
-        if document.is_open:
-            is_further = document.version == text_doc.version != 0  # 0: the client does not tell versions
-            document.apply_change(change, is_further=is_further)
-            document.version = text_doc.version
+        document.apply_change(change, is_further=document.version == text_doc.version)
+        document.version = text_doc.version

@@ -32,12 +32,12 @@ class Configuration:
         self.problems: list[str] = []
 
     def set_options(self, options: object) -> None:
-        """Replace the options from the user's own editor; an invalid value keeps the previous one."""
-        self.options = self._validated(options, self.options, _EDITORS)
+        """Replace the options from the user's own editor; an invalid value is left out."""
+        self.options = self._validated(options, _EDITORS)
 
     def set_configuration(self, section: object) -> None:
         """Replace our section of the configuration, as far as any folder may set it."""
-        self.workspace = self._validated(section, self.workspace, WORKSPACE_SETTINGS)
+        self.workspace = self._validated(section, WORKSPACE_SETTINGS)
 
     def merged(self) -> Settings:
         """The settings in use."""
@@ -48,12 +48,12 @@ class Configuration:
         problems, self.problems = self.problems, []
         return problems
 
-    def _validated(self, options: object, before: Mapping[str, Any], settable: Collection[str]) -> dict[str, Any]:
+    def _validated(self, options: object, settable: Collection[str]) -> dict[str, Any]:
         """The valid values of an object, those that may not be set here left out."""
         if not isinstance(options, Mapping):
             if options:  # Lua encodes an empty object as an empty list
                 self.problems.append(f"settings must be an object, not {type(options).__name__}; ignored")
-            return dict(before) if options else {}
+            return {}
         used = self.merged()
         refused = []
         valid: dict[str, Any] = {}
@@ -68,8 +68,7 @@ class Configuration:
             elif name not in settable:
                 refused += [key] if value != getattr(used, name) else []
             elif reason := invalid_reason(FIELDS[name], value):
-                self.problems.append(f"setting {key!r} {reason}; using {getattr(used, name)!r}")
-                valid |= {name: before[name]} if name in before else {}
+                self.problems.append(f"setting {key!r} {reason}; ignored")
             else:
                 valid[name] = converted(value, FIELDS[name].default)
         if refused:
@@ -84,8 +83,3 @@ class Configuration:
 def needs_reload(before: Settings | None, now: Settings) -> bool:
     """Whether a completer must be made: there is none, or its model or tables are others."""
     return before is None or any(getattr(before, name) != getattr(now, name) for name in _NEED_RELOAD)
-
-
-def with_model_of(before: Settings, now: Settings) -> Settings:
-    """The new settings, but with the model and tables of those before."""
-    return dataclasses.replace(now, **{name: getattr(before, name) for name in _NEED_RELOAD})

@@ -1,95 +1,68 @@
-"""JSON-RPC where pygls would log or send code, forget an edit, or keep what has ended.
+"""pygls's protocol with this server's documents, and the client's progress display.
 
-In: JSON-RPC messages. Out: typed messages and replies. An error's message may quote the user's code, so only its
-type and its stack are logged. Knows nothing of completions.
+An error's message may quote the user's code, so only its type and its stack are logged.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 from lsprotocol import types
 from pygls.capabilities import get_capability
-from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 
-from spd_lsp.lsp import odd_messages
 from spd_lsp.lsp.documents import LspWorkspace
 from spd_lsp.output.printable import printable
 from spd_lsp.output.safe_logging import safe_traceback
+
+Report = Callable[[str, float | None], None]  # a text, and the share that is done if it is known
 
 log = logging.getLogger(__name__)
 logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs whole messages, and so code
 
 
 class SpdProtocol(LanguageServerProtocol):
-    """pygls's protocol, but clients may send odd messages, and edits that are not understood are reported."""
-
-    _server: Any  # a `Session`
+    """pygls's protocol."""
 
     def __init__(self, server: Any, converter: Any) -> None:
-        self.documents: LspWorkspace | None = None  # that are open, from `initialize` on
         super().__init__(server, converter)
-        converter.register_structure_hook(str, odd_messages.only_string)
         for kind in (JsonRPCNotification, JsonRPCRequestMessage):  # of our own methods
             converter.register_structure_hook(kind, _untyped)
 
-    @property
-    def workspace(self) -> LspWorkspace:
-        """The open documents, in place of the workspace that pygls makes."""
-        if self.documents is None:
-            made = super().workspace  # by pygls
-            folders = list(made.folders.values())
-            incremental = types.TextDocumentSyncKind.Incremental
-            self.documents = LspWorkspace(made.root_uri, incremental, folders, made.position_encoding)
-        return self.documents
-
-    def get_message_type(self, method: str) -> type[Any] | None:  # type: ignore[override]  # pygls's is cached
-        """The type of a method's messages. pygls caches this look-up, which keeps every session alive."""
-        known: type[Any] | None = types.METHOD_TO_TYPES.get(method, (None,))[0]
-        return known
-
-    def get_result_type(self, method: str) -> type[Any] | None:  # type: ignore[override]
-        """The type of a method's result, likewise."""
-        known: type[Any] | None = types.METHOD_TO_TYPES.get(method, (None, None))[1]
-        return known
+    def use_own_workspace(self) -> None:
+        """Replace the workspace that pygls has made for `initialize`."""
+        made = self.workspace
+        folders = list(made.folders.values())
+        sync = types.TextDocumentSyncKind.Incremental
+        self._workspace = LspWorkspace(made.root_uri, sync, folders, made.position_encoding)
 
     def structure_message(self, data: dict[str, Any]) -> Any:
-        """The typed message. A request that does not fit is answered; an edit that does not fit is reported."""
-        method = data.get("method")
-        kind = self.get_message_type(method) if "jsonrpc" in data and isinstance(method, str) else None
-        if kind is None:
-            return super().structure_message(data)
-        data.setdefault("params", None)
+        """The typed message; a request that does not fit its type is answered with an error."""
         try:
-            return odd_messages.structure(self._converter, data, kind, method)
-        except Exception as error:
-            log.warning("malformed %s: %s", method, type(error).__name__)
-            invalid = JsonRpcInvalidParams(f"invalid parameters for {method}")
-            if "id" in data:
-                self._send_response(data["id"], error=invalid.to_response_error())
-            elif method in odd_messages.EDITS:
-                self._server.note_lost_edit(data["params"])
-            raise invalid from None
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            log.warning("malformed message: %s", type(error.__cause__).__name__)
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
 
     def _execute_handler(
         self, msg_id: str | int, handler: Any, callback: Any, args: Any = None, kwargs: Any = None
     ) -> None:
-        """Run a handler, and forget its future once it is done: pygls does so for requests only."""
+        """Run a handler, and forget its future once it is done: pygls keeps one for each notification."""
 
         def finish(future: Any) -> None:
             if not future.cancelled():  # `shutdown` cancels what is left while it goes through them
                 self._request_futures.pop(msg_id, None)
-            with suppress(asyncio.CancelledError):  # pygls goes on after `initialized` if it was cancelled, too
-                callback(future)
+            callback(future)
 
         super()._execute_handler(msg_id, handler, finish, args, kwargs)
 
@@ -110,68 +83,45 @@ def _untyped(data: dict[str, Any], kind: type[Any]) -> Any:
     return kind(**{field.name: data.get(field.name) for field in attrs.fields(kind)})
 
 
-async def reply_or_none(request: Awaitable[Any]) -> Any:
-    """The client's reply, whenever it comes, or None if it is an error."""
-    try:
-        return await request
-    except JsonRpcException:
-        return None
+@contextmanager
+def work_done_progress(
+    ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None
+) -> Iterator[Report]:
+    """Show how work goes, if the client has a progress display. The user can `cancel`, if that is given.
 
-
-class WorkDoneProgress:
-    """The client's progress display, or its log if it has none; to be closed. Nothing waits until it is there.
-
-    The user can `cancel`, if that is given.
+    The work does not wait for the display: lsp-mode answers no request while its user waits for a reply.
     """
+    if not get_capability(ls.client_capabilities, "window.work_done_progress"):
+        yield lambda text, share: None
+        return
 
-    def __init__(self, ls: LanguageServer, title: str, cancel: Callable[[], object] | None = None) -> None:
-        self._ls = ls
-        self._title = title
-        self._cancel = cancel
-        self._newest: tuple[str, float | None] | None = None  # report
-        self._token = str(uuid.uuid4())
-        self._is_wanted = True
-        self._creating: asyncio.Future[None] | None = None
-        if get_capability(ls.client_capabilities, "window.work_done_progress"):
-            self._creating = asyncio.ensure_future(self._create())
+    display = ls.work_done_progress
+    token = str(uuid.uuid4())
+    newest = "", 0.0 if cancel else None
+    is_over = False
 
-    @property
-    def _is_open(self) -> bool:
-        return self._token in self._ls.work_done_progress.tokens
-
-    async def _create(self) -> None:
-        await reply_or_none(self._ls.work_done_progress.create_async(self._token))
-        self._creating = None
-        if self._is_open and self._is_wanted:
-            self._begin()
-        if self._newest and self._is_wanted:
-            self.report(*self._newest)
-
-    def _begin(self) -> None:
-        """Open the display. What can be cancelled shows a share from the start."""
-        display = self._ls.work_done_progress
-        cancel = self._cancel
+    def begin(answer: object) -> None:
+        if is_over:
+            return
         if cancel:
-            display.tokens[self._token].add_done_callback(lambda future: future.cancelled() and cancel())
-        begin = types.WorkDoneProgressBegin(
-            title=self._title, cancellable=bool(cancel), percentage=0 if cancel else None
-        )
-        display.begin(self._token, begin)
+            display.tokens[token].add_done_callback(lambda future: future.cancelled() and cancel())
+        # What can be cancelled shows a share from the start.
+        percentage = 0 if cancel else None
+        display.begin(token, types.WorkDoneProgressBegin(title, cancellable=bool(cancel), percentage=percentage))
+        show(*newest)
 
-    def report(self, text: str, share: float | None = None) -> None:
-        """Show a text and the share that is done, once the display is there; a log gets texts only."""
-        self._newest = text, share
-        if self._is_open:
+    def show(text: str, share: float | None) -> None:
+        nonlocal newest
+        newest = text, share
+        if token in display.tokens:
             percentage = None if share is None else round(share * 100)
             report = types.WorkDoneProgressReport(message=printable(text) or None, percentage=percentage)
-            self._ls.work_done_progress.report(self._token, report)
-        elif self._creating is None and text:
-            message = f"{self._title}: {printable(text)}"
-            self._ls.window_log_message(types.LogMessageParams(types.MessageType.Info, message))
+            display.report(token, report)
 
-    def close(self) -> None:
-        """Close the display; one that is not there yet never opens."""
-        self._is_wanted = False
-        if self._creating is None and self._is_open:
-            self._ls.work_done_progress.end(self._token, types.WorkDoneProgressEnd())
-            self._ls.work_done_progress.tokens.pop(self._token)
+    display.create(token, begin)
+    try:
+        yield show
+    finally:
+        is_over = True
+        if display.tokens.pop(token, None):
+            display.end(token, types.WorkDoneProgressEnd())

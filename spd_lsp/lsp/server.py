@@ -1,7 +1,7 @@
 """The language server: an editor's requests in, completion items out. The only file that knows LSP methods.
 
 Each handler translates a message for the session in `session.py`, and its drafts into items for that editor. Below
-the handlers: how a session is configured. Nothing waits for clients without answers.
+the handlers: how a session is configured.
 """
 
 from __future__ import annotations
@@ -9,32 +9,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
-from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
 
-from ngram_builders.programs import is_running
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
 from spd_lsp.completion.exclusions import OFF
 from spd_lsp.lsp.completion_items import ACCEPTED, ItemCapabilities, details_of, inline_items, menu_items
-from spd_lsp.lsp.documents import Change, file_path
-from spd_lsp.lsp.loading import ModelLoader
+from spd_lsp.lsp.documents import file_path
+from spd_lsp.lsp.loading import ModelLoader, Status
 from spd_lsp.lsp.options import SECTION, needs_reload
-from spd_lsp.lsp.protocol import WorkDoneProgress, reply_or_none
+from spd_lsp.lsp.protocol import work_done_progress
 from spd_lsp.lsp.session import Session
-from spd_lsp.lsp.status import Status
 from spd_lsp.lsp.worker import Worker
 from spd_lsp.output.printable import printable
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
-    from spd_lsp.lsp.loading import Load, Prepare, StandIn
+    from spd_lsp.lsp.loading import Load
 
 _SNOOZE_SECONDS = 300
-_MAX_WAIT_FOR_CONFIGURATION = 0.5  # seconds; some clients answer no request
 _SOURCE_FILES = f"**/*.{{{','.join(LANGUAGE_BY_EXTENSION)}}}"
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -51,26 +47,16 @@ def _feature(method: str, options: Any = None) -> Callable[[Handler], Handler]:
     return register
 
 
-def create_server(
-    load: Load,
-    settings: Settings | None = None,
-    fixed: Collection[str] = (),
-    *,
-    prepare: Prepare | None = None,
-    stand_in: StandIn | None = None,
-) -> Session:
+def create_server(load: Load, settings: Settings | None = None, fixed: Collection[str] = ()) -> Session:
     """A server without a transport. `load` may block, may raise UserError, and runs after `initialize`.
-
-    `prepare` fetches and checks a model, before the one that is loaded is let go. `stand_in`, for models that take
-    long to load: what answers until then.
 
     Editors cannot change those of the `settings` that are named `fixed`.
     """
     worker = Worker()
-    server = Session(worker, ModelLoader(worker, load, prepare, stand_in), settings or Settings(), fixed)
+    server = Session(worker, ModelLoader(worker, load), settings or Settings(), fixed)
     for method, (handler, options) in _FEATURES.items():
         server.feature(method, options)(handler)
-    commands: dict[str, Callable[..., Any]] = {**server.indexer.commands, ACCEPTED: server.usage.note_acceptance}
+    commands: dict[str, Callable[..., Any]] = {**server.indexer.commands, ACCEPTED: server.note_acceptance}
     for name, command in commands.items():
         server.command(name)(partial(command))  # pygls marks what it registers, which a method does not allow
     return server
@@ -119,26 +105,26 @@ async def ghost_text(ls: Session, params: types.InlineCompletionParams) -> types
 @_feature(types.INITIALIZE)
 def initialize(ls: Session, params: types.InitializeParams) -> None:
     """Note what the client can do and wants."""
+    ls.protocol.use_own_workspace()
     ls.client = ItemCapabilities.of(params)
-    if params.process_id is not None and is_running(params.process_id):  # not through ssh or from a container
-        ls.editor_process = params.process_id
     ls.configuration.set_options(params.initialization_options)
 
 
 @_feature(types.INITIALIZED)
 async def initialized(ls: Session, params: types.InitializedParams) -> None:
-    """Load the model with the client's configuration."""
+    """Load the model with the client's options; its configuration is applied when it comes."""
     _register_capabilities(ls)
-    await _configure_first(ls)
+    await asyncio.gather(_configure(ls), _pull_configuration(ls))
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
 async def did_change_configuration(ls: Session, params: types.DidChangeConfigurationParams) -> None:
-    """Use the new configuration."""
-    if not await _pull_configuration(ls):
+    """Use the new configuration, which clients send if they cannot be asked for it."""
+    if not get_capability(ls.client_capabilities, "workspace.configuration"):
         settings = params.settings
         ls.configuration.set_configuration(settings.get(SECTION) if isinstance(settings, dict) else None)
-    await _configure(ls)
+        await _configure(ls)
+    await _pull_configuration(ls)
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
@@ -156,29 +142,26 @@ async def did_change_options(ls: Session, params: Any) -> None:
 
 @_feature("spd-lsp/status")
 async def status(ls: Session, params: Any) -> dict[str, Any]:
-    """What a status bar shows, and of a document if the client names one."""
+    """The state that a status bar shows, with that of a document if the client names one."""
     model = (ls.loader.loaded or ls.settings).model
-    state: dict[str, Any] = {
-        "busy": ls.running is not None,
-        "settings": ls.settings,
-        "indexing": ls.indexer.progress,
-    }
-    record = ls.status.as_json(**state, model=model)
+    record = ls.status.as_json(
+        busy=ls.running is not None, settings=ls.settings, model=model, indexing=ls.indexer.progress
+    )
     record |= {"snoozing": ls.snooze_seconds, "automatic": ls.settings.automatic}
     record["usage"] = ls.usage.summary(ls.data_folder)
-    if document := ls.workspace.find_document(params):
-        indexed = ls.indexer.has_table(document.file)
-        why = "" if indexed else ls.indexer.reason_not_indexed(document.file)
+    if named := (params or {}).get("textDocument"):
+        document = ls.workspace.get_text_document(named["uri"])
+        why = ls.indexer.why_not_indexed(document.file)
         reason = ls.exclusion(document)
         tables = [] if reason else ls.indexer.tables_for(document.file, document.language_id)
         record |= {"tables": list(map(printable, tables)), "documentReason": printable(reason)}
-        record |= {"indexed": indexed, "notIndexedReason": printable(why)}
+        record |= {"indexed": None if why is None else not why, "notIndexedReason": printable(why or "")}
     return record
 
 
 @_feature("spd-lsp/snooze")
 def snooze(ls: Session, params: Any) -> int:
-    """Offer nothing while someone types for five minutes, or again if it snoozes; for how many seconds."""
+    """Begin or end a snooze of five minutes, without completions while someone types; the seconds left."""
     ls.snoozes_until = 0.0 if ls.snooze_seconds else time.monotonic() + _SNOOZE_SECONDS
     return ls.snooze_seconds
 
@@ -186,29 +169,30 @@ def snooze(ls: Session, params: Any) -> int:
 @_feature("spd-lsp/drafts")
 async def all_drafts(ls: Session, params: Any) -> list[dict[str, str]]:
     """All drafts at a cursor: what to insert, that with the word that it completes, and its details."""
-    place = ls.workspace.find_cursor(params)
-    if place is None:
-        return []
-    word = place[0].cursor_line(place[1]).word
-    drafts = await ls.complete(place[0], ls.request_at(*place, explicit=True))
+    document, cursor = ls.workspace.find_cursor(params)
+    word = document.cursor_line(cursor).word
+    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=True))
     return [{"text": one.text, "label": word + one.text, "details": details_of(one)} for one in drafts or []]
 
 
 @_feature("textDocument/copilotInlineEdit")
 def next_edits(ls: Session, params: Any) -> dict[str, Any]:
-    """Propose places in the document where the edit just made is wanted, too, at most `context.limit` or one."""
-    document = ls.workspace.find_document(params)
-    context = params.get("context") if document else None
-    limit = context.get("limit") if isinstance(context, dict) else None
-    most = limit if isinstance(limit, int) and limit > 0 else 1
-    return {"edits": ls.next_edits.edits(document, most) if document else []}
+    """Propose the edit just made at other places of the document, at most `context.limit` of them or one."""
+    document = ls.workspace.get_text_document(params["textDocument"]["uri"])
+    if document.uri != ls.next_edits.edited or document.source is not ls.next_edits.texts.get(document.uri):
+        return {"edits": []}
+    version = {"uri": document.uri, "version": document.version}
+    edits = []
+    for start, end, text in ls.next_edits.proposals()[: params.get("context", {}).get("limit", 1)]:
+        span = types.Range(*map(document.client_position_at_offset, (start, end)))
+        edits.append({"text": text, "range": span, "textDocument": version})
+    return {"edits": edits}
 
 
 @_feature("spd-lsp/cursor")
 def did_move_cursor(ls: Session, params: Any) -> None:
     """Prefetch where the cursor rests, as in a document that was opened or switched to."""
-    if cursor := ls.workspace.find_cursor(params):
-        ls.prefetch(*cursor)
+    ls.prefetch(*ls.workspace.find_cursor(params))
 
 
 @_feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
@@ -228,25 +212,25 @@ def did_open(ls: Session, params: object) -> None:
     ls.note_edits()
 
 
-@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
 @_feature(types.TEXT_DOCUMENT_DID_CHANGE)
-def did_change(ls: Session, params: Change) -> None:
-    """Prefetch at the edit of a document, or of a notebook's cell."""
+def did_change(ls: Session, params: types.DidChangeTextDocumentParams) -> None:
+    """Prefetch at the edit."""
     ls.note_edits()
-    for document in ls.workspace.edited_documents(params):
-        ls.note_edit(document)
+    ls.note_edit(ls.workspace.get_text_document(params.text_document.uri))
 
 
-@_feature(types.TEXT_DOCUMENT_DID_SAVE, types.SaveOptions(include_text=True))
+@_feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+def did_change_notebook(ls: Session, params: types.DidChangeNotebookDocumentParams) -> None:
+    """Prefetch at the edits of its cells."""
+    ls.note_edits()
+    for edited in (params.change.cells and params.change.cells.text_content) or ():
+        ls.note_edit(ls.workspace.get_text_document(edited.document.uri))
+
+
+@_feature(types.TEXT_DOCUMENT_DID_SAVE)
 def did_save(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
-    """Index the file as saved. Its text is compared with ours, which may have missed an edit."""
+    """Index the file as saved."""
     document = ls.workspace.get_text_document(params.text_document.uri)
-    if (
-        params.text is not None
-        and document.is_open
-        and (document.is_out_of_step or params.text != document.source)
-    ):
-        document.apply_change(types.TextDocumentContentChangeWholeDocument(params.text))
     if document.is_open and document.file:
         ls.worker.submit(ls.worker.update_files, [document.file])
     ls.index_changes()
@@ -260,7 +244,7 @@ def did_close(ls: Session, params: types.DidCloseTextDocumentParams) -> None:
 
 @_feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
 def did_close_notebook(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
-    """Likewise for all of its cells."""
+    """Drop the requests of all its cells and forget them."""
     ls.forget_documents([cell.uri for cell in params.cell_text_documents])
 
 
@@ -268,11 +252,12 @@ def did_close_notebook(ls: Session, params: types.DidCloseNotebookDocumentParams
 def shutdown(ls: Session, params: None) -> None:
     """Stop all work before the client leaves."""
     ls.has_shut_down = True
-    ls.cancel_all()
+    ls.loader.cancel()
+    ls.stop()
 
 
 def _register_capabilities(ls: Session) -> None:
-    """Ask to be told of changed settings and of files that other programs change, where clients can be asked."""
+    """Register for changes of settings and of files on the disk, with clients that support that."""
     watchers = [{"globPattern": _SOURCE_FILES}]
     registrations = [
         types.Registration(method, method, options)
@@ -286,23 +271,13 @@ def _register_capabilities(ls: Session) -> None:
         ls.client_register_capability(types.RegistrationParams(registrations))
 
 
-async def _configure_first(ls: Session) -> None:
-    """Load the model with the client's configuration; what comes late is applied when it comes."""
-    pulling = asyncio.ensure_future(_pull_configuration(ls))
-    await asyncio.wait([pulling], timeout=_MAX_WAIT_FOR_CONFIGURATION)
-    loading = asyncio.ensure_future(_configure(ls))
-    await pulling
-    await asyncio.gather(loading, _configure(ls))
-
-
-async def _pull_configuration(ls: Session) -> bool:
-    """Request our section of the client's configuration; whether the client supports that."""
-    if not get_capability(ls.client_capabilities, "workspace.configuration"):
-        return False
-    params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-    if sections := await reply_or_none(ls.workspace_configuration_async(params)):
-        ls.configuration.set_configuration(sections[0])
-    return True
+async def _pull_configuration(ls: Session) -> None:
+    """Request our section of the configuration from a client that supports that, and apply it."""
+    if get_capability(ls.client_capabilities, "workspace.configuration"):
+        params = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+        sections = await ls.workspace_configuration_async(params)
+        ls.configuration.set_configuration(sections[0] if sections else None)
+        await _configure(ls)
 
 
 async def _configure(ls: Session) -> None:
@@ -326,21 +301,22 @@ async def _reload(ls: Session) -> None:
     """Load the model, and show how that goes."""
     ls.forget_results()
     ls.status = Status()
-    with closing(WorkDoneProgress(ls, "spd-lsp")) as progress:
+    with work_done_progress(ls, "spd-lsp") as show:
 
         def report(text: str) -> None:
-            ls.status.note_progress(text)
-            progress.report(text)
+            if ls.status.kind == "loading":
+                ls.status.message = text
+            show(text, None)
 
         status = await ls.loader.load(ls.settings, report)
     if status is not None:
         ls.status = status
         ls.show_once(status.problem)
         ls.show_once(status.message if status.kind == "error" else "")
-        ls.recent.clear()  # answers of what stood in
+        ls.recent.clear()  # answers of the model before it
         if ls.settings != ls.loader.tried:  # changed meanwhile
             ls.worker.submit(ls.worker.apply_settings, ls.settings)
         ls.index_changes()
         if request := ls.read_at:  # while there was no model, or another one
-            ls.plan(0.0, partial(ls.read_prompt, request))
+            ls.plan(0.0, partial(ls.worker.run, ls.worker.prefetch, request))
             ls.read_at = request

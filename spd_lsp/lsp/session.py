@@ -17,19 +17,16 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from lsprotocol import types
 from pygls.exceptions import FeatureRequestError
 from pygls.lsp.server import LanguageServer
 
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import display_path
 from spd_lsp import __version__
 from spd_lsp.completion.exclusions import MAY_HOLD_SECRETS, OFF
 from spd_lsp.completion.typed_along import (
@@ -39,14 +36,13 @@ from spd_lsp.completion.typed_along import (
     merge_previous,
     typed_since,
 )
+from spd_lsp.edits.session import Session as NextEdits
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.folder_indexer import FolderIndexer
-from spd_lsp.lsp.loading import ModelLoader
-from spd_lsp.lsp.next_edits import NextEdits
+from spd_lsp.lsp.loading import COMPUTING, LOADING, ModelLoader, Status
 from spd_lsp.lsp.options import Configuration
 from spd_lsp.lsp.protocol import SpdProtocol
-from spd_lsp.lsp.status import COMPUTING, LOADING, Status
 from spd_lsp.lsp.usage import Usage, add_counts
 from spd_lsp.lsp.worker import CancellationToken, Cancelled, Worker
 from spd_lsp.output.printable import printable
@@ -57,13 +53,13 @@ if TYPE_CHECKING:
     from spd_lsp.completion.offer import CompletionResult
     from spd_lsp.completion.ranking import Completion
 
-    Work = Callable[[CompletionRequest, CancellationToken], CompletionResult | None]
+    Work = Callable[[CompletionRequest, CancellationToken], CompletionResult]
 
 _MAX_WAIT_FOR_OTHERS = 0.05  # seconds, while the first draft is typed along with; the next key comes soon
-_MAX_WAIT_FOR_MODEL = 5.0  # seconds; Emacs gives up on a request after ten
 PREFETCH_DELAY_SECONDS = 0.15  # editors that complete while typing ask sooner
 AHEAD_DELAY_SECONDS = 0.15  # whoever types on does so sooner; reading a draft and accepting it takes longer
 _MAX_AHEAD_SECONDS = 1.0  # a completion that takes longer is not computed for nothing
+_MAX_CHARS_FOR_NEXT_EDITS = 200_000  # of a document
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +70,7 @@ class Computation:
 
     request: CompletionRequest
     token: CancellationToken
-    task: asyncio.Task[CompletionResult | None]
+    task: asyncio.Task[CompletionResult]
 
     @property
     def is_running(self) -> bool:
@@ -103,17 +99,16 @@ class Session(LanguageServer):
         self.loader = loader
         self.indexer = FolderIndexer(self)
         self.next_edits = NextEdits()
-        self.usage = Usage(worker.submit, lambda: self.data_folder)
+        self.usage = Usage()
         self.client = ItemCapabilities()
         self.status = Status()
-        self.on_answer: Callable[[CompletionResult, int], None] | None = None
+        self.on_answer: Callable[[CompletionResult], None] | None = None
         self.snoozes_until = 0.0
-        self.editor_process: int | None = None  # if it runs on this machine
         self.has_shut_down = False  # the client has sent `shutdown`
         self.recent = RecentResults()
         self.computing: Computation | None = None  # the newest
         self.asked: CompletionRequest | None = None  # last
-        self.answering: asyncio.Task[CompletionResult | None] | None = None  # that request
+        self.answering: asyncio.Task[CompletionResult] | None = None  # that request
         self.ahead: asyncio.Task[None] | None = None  # what may help the next request
         self.ahead_of: CompletionRequest | None = None  # the request whose best draft that expects to be accepted
         self.read_at: CompletionRequest | None = None  # where the prompt was read last, or is about to be
@@ -122,13 +117,13 @@ class Session(LanguageServer):
     @property
     def workspace(self) -> LspWorkspace:
         """The open documents."""
-        return self.protocol.documents or self.protocol.workspace
+        return cast(LspWorkspace, self.protocol.workspace)
 
     async def complete(self, document: LspDocument, request: CompletionRequest) -> list[Completion] | None:
         """Return the drafts for a request, best first; None if a newer request replaced it."""
         # 1. Nothing is offered here, or not while someone types.
         self.index_changes()
-        if reason := await self.why_not(document, request):
+        if reason := self.why_not(document, request):
             self.status.reason = reason
             return []
         # 2. Typing goes on within the delay.
@@ -155,26 +150,28 @@ class Session(LanguageServer):
             self.asked, self.answering = request, _observed(self.answer(request))
         answering = self.answering
         await asyncio.wait({answering}, timeout=self.patience(known))
+        if known and not answering.done():
+            return self.note(request, known)
         try:
-            result = answering.result() if answering.done() else known
+            result = answering.result()
         except (asyncio.CancelledError, Cancelled):
             return None
         except Exception as error:
             self.show_once(user_message(error, "completion"))
             return []
-        return self.note(request, result) if result else []
+        return self.note(request, result)
 
     def known(self, request: CompletionRequest) -> CompletionResult | None:
-        """What earlier results say of a request, unless the user made it or other code was indexed since."""
+        """What earlier results leave for a request; None if the user made it or other code was indexed since."""
         completer = self.worker.completer
         return None if request.explicit or not completer else self.recent.find(request, completer.index_revision)
 
-    async def answer(self, request: CompletionRequest) -> CompletionResult | None:
+    async def answer(self, request: CompletionRequest) -> CompletionResult:
         """Return what a running computation of an earlier request leaves for this one, or else its own result."""
         running = self.running
         if running and running.token.has_begun and (typed := typed_since(running.request, request)):
             running.token.typed = typed
-            await asyncio.wait({running.task})  # whoever asked for it is told of its errors
+            await asyncio.wait({running.task})  # its errors belong to the earlier request
             left = self.known(request)
             if left and not left.needs_refresh:
                 return left
@@ -187,22 +184,23 @@ class Session(LanguageServer):
         """The computation whose result may still come."""
         return self.computing if self.computing and self.computing.is_running else None
 
-    def compute(self, request: CompletionRequest, work: Work) -> asyncio.Task[CompletionResult | None]:
-        """The computation of a request, begun now unless it runs; any other is stopped."""
+    def compute(self, request: CompletionRequest, work: Work) -> asyncio.Task[CompletionResult]:
+        """The computation of a request, begun now unless it runs; any other is stopped.
+
+        Its result is kept, with what is left of earlier ones, whoever still waits for it.
+        """
         if self.running is None or self.running.request != request:
             if self.running:
                 self.running.cancel()
             token = CancellationToken()
-            self.computing = Computation(request, token, _observed(self.result(request, work, token)))
+
+            async def result() -> CompletionResult:
+                found = await self.worker.run(work, request, token=token)
+                return self.recent.add(request, merge_previous(found, self.known(request)))
+
+            self.computing = Computation(request, token, _observed(result()))
         assert self.computing
         return self.computing.task
-
-    async def result(
-        self, request: CompletionRequest, work: Work, token: CancellationToken
-    ) -> CompletionResult | None:
-        """Compute a result and keep it, with what is left of earlier ones, whoever still waits for it."""
-        result = await self.worker.run(partial(work, request, token), token)
-        return result and self.recent.add(request, merge_previous(result, self.known(request)))
 
     def stop(self, uris: Collection[str] = ()) -> None:
         """Stop the computation, if it is for one of these documents or none are named."""
@@ -221,7 +219,7 @@ class Session(LanguageServer):
         self.prefetch(document, document.edited_at)
 
     def patience(self, known: CompletionResult | None) -> float | None:
-        """Seconds to wait for what comes behind the first draft that is left; None: forever, as there is none."""
+        """Seconds to wait for a new result, few if the draft that stood first is left; None: until it comes."""
         if known is None or not known.keeps_first:
             return None
         return _MAX_WAIT_FOR_OTHERS if self.status.seconds < _MAX_WAIT_FOR_OTHERS else 0.001
@@ -238,7 +236,7 @@ class Session(LanguageServer):
             counted = request.language, best.kind, best.text, milliseconds
             asyncio.get_running_loop().call_soon(self.usage.note_offer, *counted)  # the answer does not wait
         if self.on_answer:
-            self.on_answer(result, len(result.completions))
+            self.on_answer(result)
         instead = [f"{result.instead}; the bundled model completes until it does"] if result.instead else []
         for problem in (*instead, *result.problems):
             self.show_once(problem, types.MessageType.Warning)
@@ -247,17 +245,17 @@ class Session(LanguageServer):
     # What may help the next request, at most one thing at a time:
 
     def prefetch(self, document: LspDocument, cursor: int) -> None:
-        """Look for work, and read the prompt at a place, unless that is done or being answered."""
+        """Read the prompt at a place once typing pauses, unless it was read or is being completed."""
         self.worker.wake()
         if self.exclusion(document):
             return
         request = self.request_at(document, cursor)
         if request not in (self.read_at, self.running and self.running.request):
-            self.plan(PREFETCH_DELAY_SECONDS, partial(self.read_prompt, request))
+            self.plan(PREFETCH_DELAY_SECONDS, partial(self.worker.run, self.worker.prefetch, request))
             self.read_at = request
 
     def complete_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
-        """Write on the block that the best draft opens, and answer the request that follows if it is accepted."""
+        """Complete the block that the best draft opens, and answer the request that follows its acceptance."""
         if self.ahead_of == request and self.ahead and not self.ahead.done():
             return  # an editor that asks again must not begin it again
         if result.completions and result.seconds <= _MAX_AHEAD_SECONDS:
@@ -271,8 +269,8 @@ class Session(LanguageServer):
             self.ahead.cancel()
             self.read_at = self.ahead_of = None
 
-    def plan(self, delay: float, work: Callable[[], Awaitable[None]]) -> None:
-        """Do this once typing pauses, instead of what was planned before. Failures are logged."""
+    def plan(self, delay: float, work: Callable[[], Awaitable[object]]) -> None:
+        """Do `work` after `delay` seconds, instead of what was planned before. Failures are logged."""
 
         async def run() -> None:
             await asyncio.sleep(delay)
@@ -289,16 +287,10 @@ class Session(LanguageServer):
         self.stop_ahead()
         self.ahead = asyncio.ensure_future(run())
 
-    async def read_prompt(self, request: CompletionRequest) -> None:
-        """Have the model read the prompt of a request that may follow."""
-        token = CancellationToken()
-        await self.worker.run(partial(self.worker.prefetch, request, token), token)
-
     async def compute_ahead(self, request: CompletionRequest, result: CompletionResult) -> None:
-        """Compute what the next request may ask for, if the best draft is accepted."""
+        """Compute the result of the request that follows if the best draft is accepted."""
         if result.opens_block:
-            token = CancellationToken()
-            longer = await self.worker.run(partial(self.worker.write_block, request, result, token), token)
+            longer = await self.worker.run(self.worker.write_block, request, result)
             self.recent.add(request, longer)
             if longer.completions != result.completions and self.client.asks_again:
                 self.protocol.notify("spd-lsp/longer", {"uri": request.uri})  # it asks again for ghost text
@@ -316,12 +308,8 @@ class Session(LanguageServer):
         """A request at an offset in a document."""
         return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
-    async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
-        """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
-        is_early = self.status.kind == "loading" and not self.loader.has_model
-        if request.explicit and is_early and not self.exclusion(document):
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.loader.ended.wait(), _MAX_WAIT_FOR_MODEL)
+    def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
+        """Why a request gets no completions, or an empty string."""
         if reason := self.exclusion(document):
             return reason
         if self.worker.completer is None:
@@ -334,7 +322,7 @@ class Session(LanguageServer):
 
     @property
     def snooze_seconds(self) -> int:
-        """How long nothing is offered yet while someone types."""
+        """The seconds that are left of a snooze."""
         return max(0, math.ceil(self.snoozes_until - time.monotonic()))
 
     def exclusion(self, document: LspDocument) -> str:
@@ -347,23 +335,13 @@ class Session(LanguageServer):
             return f"{OFF} for {document.language_id}"
         if document.may_hold_secrets:
             return MAY_HOLD_SECRETS
-        if document.is_out_of_step:
-            return _out_of_step(document.uri)
         return self.status.message if self.status.kind == "error" else ""
-
-    def note_lost_edit(self, params: Any) -> None:
-        """Offer nothing in the document of an edit that is not understood, or in all if it names none; say so."""
-        named = self.workspace.find_document(params)
-        for document in [named] if named else self.workspace.documents:
-            if document.is_open:
-                document.is_out_of_step = True
-                self.recent.drop(document.uri)
-                self.show_once(_out_of_step(document.uri), types.MessageType.Warning)
 
     def note_edits(self) -> None:
         """Look at what changed in the documents for next edits, unless they are switched off."""
         if self.settings.next_edits:
-            self.next_edits.see(one for one in self.workspace.documents if not self.exclusion(one))
+            short = (one for one in self.workspace.documents if len(one.source) <= _MAX_CHARS_FOR_NEXT_EDITS)
+            self.next_edits.see({one.uri: one.source for one in short if not self.exclusion(one)})
 
     def index_changes(self) -> None:
         """Have the worker count the open documents as they are now, at the next request or when idle."""
@@ -374,17 +352,19 @@ class Session(LanguageServer):
 
     def index_folders(self) -> None:
         """Index the open folders in the background, once the model is loaded."""
-        self.indexer.update(self.workspace.folder_uris, self.settings, self.loader.fingerprint)
+        completer = self.worker.completer
+        fingerprint = completer.tokens.fingerprint if completer else None
+        self.indexer.update(self.workspace.folder_uris, self.settings, fingerprint)
 
     def forget_documents(self, uris: Sequence[str]) -> None:
-        """Drop what runs and what was answered for closed documents, and no longer count them."""
+        """Stop the computation for closed documents, and forget their results and texts."""
         self.stop(uris)
         for uri in uris:
             self.recent.drop(uri)
         self.index_changes()
 
     def forget_results(self) -> None:
-        """Stop what runs and forget what was answered: the settings are others."""
+        """Stop the computation and forget all results, as after a change of settings."""
         self.stop()
         self.recent.clear()
 
@@ -399,14 +379,14 @@ class Session(LanguageServer):
         if source is not FeatureRequestError:
             log.error("failed to handle a message: %s", safe_traceback(error))
 
-    def cancel_all(self) -> None:
-        """Stop loading and completing within one step."""
-        self.loader.cancel()
-        self.stop()
+    def note_acceptance(self, language: str, source: str, characters: int) -> None:
+        """Count a completion that the editor inserted."""
+        self.usage.note_acceptance(language, source, characters)
+        self.worker.submit(add_counts, self.data_folder, self.usage.take())
 
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""
-        self.cancel_all()
+        self.stop()
         self.stop_ahead()
         if counts := self.usage.take():
             add_counts(self.data_folder, counts)
@@ -416,14 +396,8 @@ class Session(LanguageServer):
         super().shutdown()  # type: ignore[no-untyped-call]
 
 
-def _observed(work: Awaitable[CompletionResult | None]) -> asyncio.Task[CompletionResult | None]:
+def _observed(work: Awaitable[CompletionResult]) -> asyncio.Task[CompletionResult]:
     """A task whose errors asyncio does not log where nobody waits for it: their messages may quote code."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
-
-
-def _out_of_step(uri: str) -> str:
-    """What to do about a document whose text here may be another than the editor's."""
-    name = display_path(PurePosixPath(unquote(urlsplit(uri).path)).name)
-    return f"the editor sent an edit of {name} that is not understood; save it, or close and open it again"

@@ -1,16 +1,14 @@
 """Counts of what was offered and accepted, in a small file of numbers on this machine. Never code, and never sent.
 
-In: completions that are offered, and what editors say they inserted. Out: counts by language and source. All
+In: completions that are offered or accepted. Out: counts by language and source. All
 servers of a user add to one file.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,7 @@ from ngram_builders.scratch import hold_lock, replace_file
 # Keystrokes are those saved, milliseconds the model's.
 COLUMNS = ("offered", "accepted", "keystrokes", "milliseconds")
 _OFFERED, _ACCEPTED, _KEYSTROKES, _MILLISECONDS = range(len(COLUMNS))
-_SOURCES = ("model", "copies", "names")
 _FILE = "usage.json"
-_MAX_LANGUAGE = 40  # characters of an editor's language id
-_MAX_KEYSTROKES = 100_000  # of one completion
-_SAVE_SECONDS = 30.0  # between two additions to the file
 
 log = logging.getLogger(__name__)
 
@@ -34,56 +28,37 @@ Counts = Counter[tuple[str, str, int]]  # of a language, a source and one of the
 class Usage:
     """What one session counts, until it is added to the file."""
 
-    def __init__(self, submit: Callable[..., None], folder: Callable[[], Path]) -> None:
-        """`submit` runs what writes the file in the `folder`."""
-        self._submit = submit
-        self._folder = folder
+    def __init__(self) -> None:
         self._new: Counts = Counter()
         self._best = ""  # that was offered last
-        self._timer: asyncio.TimerHandle | None = None  # until it is added to the file
 
     def note_offer(self, language: str | None, source: str, best: str, milliseconds: int) -> None:
-        """Count the best completion of an answer, unless it is what is left of the last one."""
+        """Count the best completion of an answer, unless it is the rest of the one before."""
         name = language or "none"
         self._new[name, source, _OFFERED] += not self._best.endswith(best)
         self._new[name, source, _MILLISECONDS] += milliseconds
         self._best = best
-        self._save_soon()
 
-    def note_acceptance(self, *accepted: object) -> None:
-        """Count what an editor inserted: language, source and characters, unless they cannot be ours."""
-        language, source, characters, *_ = (*accepted, None, None, None)
-        if not (isinstance(language, str) and isinstance(source, str) and isinstance(characters, int)):
-            return
-        if language.isprintable() and source in _SOURCES and 0 < characters <= _MAX_KEYSTROKES:
-            name = language[:_MAX_LANGUAGE]
-            self._new[name, source, _ACCEPTED] += 1
-            self._new[name, source, _KEYSTROKES] += characters - 1  # one accepts it
-            self._save_soon()
-
-    def _save_soon(self) -> None:
-        """Add what is counted to the file, once for many."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SAVE_SECONDS, self._save)
-
-    def _save(self) -> None:
-        self._submit(add_counts, self._folder(), self.take())
+    def note_acceptance(self, language: str, source: str, characters: int) -> None:
+        """Count what an editor inserted."""
+        self._new[language, source, _ACCEPTED] += 1
+        self._new[language, source, _KEYSTROKES] += characters - 1  # one accepts it
 
     def take(self) -> Counts:
         """What was counted since the last time, to be added to the file."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
         counts, self._new = self._new, Counter()
         return counts
 
     def summary(self, folder: Path) -> str:
-        """All that was counted on this machine, in a line; "" if nothing was accepted."""
+        """The counts of all sessions of this user, in a line; "" if nothing was accepted."""
         try:
             total = read_counts(folder) + self._new
         except UserError:
             return ""
-        accepted, keystrokes = (_total(total, number) for number in (_ACCEPTED, _KEYSTROKES))
+        accepted, keystrokes = (
+            sum(count for (*_, kind), count in total.items() if kind == number)
+            for number in (_ACCEPTED, _KEYSTROKES)
+        )
         return f"{accepted} accepted, {keystrokes} keystrokes saved" if accepted else ""
 
 
@@ -96,10 +71,6 @@ def add_counts(folder: Path, counts: Counts) -> None:
             replace_file(folder / _FILE, [b"[\n" + ",\n".join(lines).encode() + b"\n]\n"])
     except (OSError, UserError) as error:
         log.debug("usage is not counted: %s", error)
-
-
-def _total(counts: Counts, number: int) -> int:
-    return sum(count for (*_, kind), count in counts.items() if kind == number)
 
 
 def read_counts(folder: Path) -> Counts:

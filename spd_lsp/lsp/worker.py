@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _SLICE_SECONDS = 0.005  # longest that a request waits for idle work
 _PAUSE_SECONDS = 0.003  # between two slices
-# Between two looks for work where nobody says that there is some: twice as long after each.
+# Between two looks for idle work, unless `wake` is called: twice as long after each.
 _LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 1.0, 16.0
 
 log = logging.getLogger(__name__)
@@ -34,19 +35,19 @@ Result = TypeVar("Result")
 
 
 class Cancelled(Exception):
-    """Raised in the thread by work whose result nobody wants any more."""
+    """Raised in the thread to end work whose result is no longer needed."""
 
 
 class CancellationToken:
     """Set on the event loop, polled in the thread."""
 
     def __init__(self) -> None:
-        self.has_begun = False  # the work, so that cancelling it wastes some
+        self.has_begun = False  # whether the thread has begun the work
         self.is_cancelled = False
         self.typed = ""  # at the cursor since the work began
 
     def check(self) -> None:
-        """Raise Cancelled once nobody wants the result. Cheap enough to call for every token."""
+        """Raise Cancelled once the result is no longer needed. Cheap enough to call for every token."""
         self.has_begun = True
         if self.is_cancelled:
             raise Cancelled
@@ -65,28 +66,39 @@ class Worker:
         self.opened: Mapping[str, OpenDocument] = {}  # the documents to count, replaced as they change
         self._counted: Mapping[str, OpenDocument] = {}  # as the completer knows them
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spd-lsp")
-        self._wanted = 0  # works whose results are waited for
+        self._waiting = 0  # callers of `run` that wait for a result
         self._idle: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()  # since the last slice began, which may have looked for work before
 
     # On the event loop:
 
-    async def run(self, work: Callable[[], Result], token: CancellationToken | None = None) -> Result:
-        """What `work` returns in the thread; its token, if it has one, is cancelled once nobody waits."""
-        self._wanted += 1
+    async def run(
+        self, work: Callable[..., Result], *arguments: object, token: CancellationToken | None = None
+    ) -> Result:
+        """What `work` returns in the thread. Its last argument is the token, cancelled once nobody waits."""
+        token = token or CancellationToken()
+        self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *arguments, token))
         finally:
-            self._wanted -= 1
-            if token is not None:
-                token.is_cancelled = True
+            self._waiting -= 1
+            token.is_cancelled = True
+
+    async def use(self, completer: Completer | None) -> None:
+        """Complete with another completer, which knows no documents yet, or with none."""
+
+        def replace(token: CancellationToken) -> None:
+            self.completer = completer
+            self._counted = {}
+
+        await self.run(replace)
 
     def submit(self, work: Callable[..., object], *arguments: object) -> None:
-        """Have the thread do something that nobody waits for."""
+        """Have the thread do something without a result."""
         self._thread.submit(work, *arguments)
 
     def wake(self) -> None:
-        """Look for idle work soon, and now and then from now on: other programs change files and tables, too."""
+        """Run idle work soon, and look for more now and then: other programs change files and tables, too."""
         self._woken.set()
         if self._idle is None or self._idle.done():
             self._idle = asyncio.ensure_future(self._work_while_idle())
@@ -107,7 +119,7 @@ class Worker:
                     await asyncio.wait_for(self._woken.wait(), pause)
                 pause = _LOOK_SECONDS if self._woken.is_set() else min(2 * pause, _LONGEST_LOOK_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
-            if self._wanted:
+            if self._waiting:
                 more = True
             else:
                 self._woken.clear()
@@ -118,16 +130,11 @@ class Worker:
     def _run_slice(self) -> bool:
         """Index what changed for a moment; whether there is more to do. A failure ends it until the next look."""
         try:
-            self._update_index()
+            self.update_index()
             return self.completer is not None and self.completer.run_idle_work(_SLICE_SECONDS)
         except Exception as error:
             log.error("idle work failed: %s", safe_traceback(error))
             return False
-
-    def use(self, completer: Completer | None) -> None:
-        """Complete with another completer, which has to be told of all documents, or with none."""
-        self.completer = completer
-        self._counted = {}
 
     def apply_settings(self, settings: Settings) -> None:
         """Complete with these settings from now on; model and tables stay."""
@@ -139,13 +146,9 @@ class Worker:
         if self.completer is not None:
             self.completer.update_files(files)
 
-    def complete(self, request: CompletionRequest, token: CancellationToken) -> CompletionResult | None:
-        """Answer a request, if there is a model."""
-        token.check()
-        if (completer := self.completer) is None:
-            return None
-        self._update_index(request.uri)
-        result = completer.complete(
+    def complete(self, request: CompletionRequest, token: CancellationToken) -> CompletionResult:
+        """Answer a request."""
+        result = self._begin(token, request.uri).complete(
             request.source,
             request.cursor,
             request.language,
@@ -162,23 +165,19 @@ class Worker:
 
     def complete_ahead(
         self, shown: CompletionRequest, request: CompletionRequest, token: CancellationToken
-    ) -> CompletionResult | None:
-        """Answer a request that follows if something that is shown is accepted, and change nothing by that."""
-        token.check()
+    ) -> CompletionResult:
+        """Answer a request that may follow the one that is shown; the index keeps the document as it is."""
+        completer = self._begin(token, request.uri)
         try:
             return self.complete(request, token)
         finally:
-            if self.completer is not None:
-                self.completer.resume(_document(shown), shown.cursor)
+            completer.resume(_document(shown), shown.cursor)
 
     def write_block(
         self, request: CompletionRequest, result: CompletionResult, token: CancellationToken
     ) -> CompletionResult:
         """Write the first completion of a result on to the end of the block that it opens."""
-        token.check()
-        if (completer := self.completer) is None:
-            return result
-        self._update_index(request.uri)
+        completer = self._begin(token, request.uri)
         place = request.source, request.cursor, request.language, request.path
         longer = completer.write_block(*place, result, name=request.uri, check=token.check)
         log.info("block: %d passes", longer.passes - result.passes)
@@ -186,21 +185,30 @@ class Worker:
 
     def prefetch(self, request: CompletionRequest, token: CancellationToken) -> None:
         """Have the model read the prompt of a request that may follow."""
-        token.check()
-        if (completer := self.completer) is not None:
-            self._update_index()
-            count = completer.prefetch(_document(request), request.cursor, token.check)
-            log.info("prefetch: %d prompt tokens read", count)
+        count = self._begin(token).prefetch(_document(request), request.cursor, token.check)
+        log.info("prefetch: %d prompt tokens read", count)
 
-    def _update_index(self, active: str = "") -> None:
-        """Count the open documents as they are now, but for the active one, which its request counts."""
+    def _begin(self, token: CancellationToken, active: str = "") -> Completer:
+        """The completer, once it knows the open documents; Cancelled if there is none."""
+        token.check()
+        if self.completer is None:
+            raise Cancelled
+        self.update_index(active)
+        return self.completer
+
+    def update_index(self, active: str = "") -> bool:
+        """Count the open documents as they are now, but for the active one, which its request counts.
+
+        Returns whether any has changed.
+        """
         opened, known = self.opened, self._counted
         if self.completer is None or opened is known:
-            return
+            return False
         changes: dict[str, OpenDocument | None] = dict.fromkeys(known.keys() - opened.keys())
         changes |= {name: document for name, document in opened.items() if known.get(name) != document}
         self._counted = opened
         self.completer.update_documents(changes, active)
+        return bool(changes)
 
 
 def _document(request: CompletionRequest) -> OpenDocument:

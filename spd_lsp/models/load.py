@@ -25,7 +25,7 @@ def load(place: Path, device: str = "auto", report: Callable[[str], None] = lamb
     if place.name == VOCABULARY:
         tokens = load_vocabulary(place)
         return NoModel(len(tokens.pieces), tokens.end_of_text)
-    check_place(place)
+    _check_place(place)
     report(f"loading {place.name}")
     from spd_lsp.models.torch.open_checkpoint import open_model
 
@@ -45,7 +45,7 @@ def load_vocabulary(place: Path) -> Vocabulary:
     return JsonVocabulary(place if place.is_dir() else place.parent)
 
 
-def check_place(place: Path) -> None:
+def _check_place(place: Path) -> None:
     """Raise `UserError` if a model needs packages that are not installed, or its file has a damaged header."""
     if is_gguf_model(place):
         from spd_lsp.models.llama.gguf_file import describe

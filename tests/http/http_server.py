@@ -59,11 +59,6 @@ class HttpServer:
         )
         return status, json.loads(text)["error"]["message"]
 
-    def metric(self, name: str) -> float:
-        """A counter."""
-        _, text = self.request("GET", "/metrics")
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
-
 
 @contextmanager
 def run_server(folder: Path, *options: str, address: str = "127.0.0.1:0") -> Iterator[HttpServer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from click.testing import CliRunner
 
 from spd_lsp.cli import main
 from spd_lsp.completion.fill_formats import FILL_FORMATS, FillFormat
-from spd_lsp.http.fill_prompts import Prompt, read_prompt
+from spd_lsp.http.openai import read_prompt
 from tests.http.http_server import HttpServer, run_server
 from tests.lsp.test_blocks import SOURCE as BLOCK_BEGINS
 from tests.processes import wait_until
@@ -58,14 +57,10 @@ def test_infill_has_the_fields_that_llama_cpp_s_clients_read(server: HttpServer)
 
 @pytest.mark.parametrize("name", ["n", "n_cmpl"])
 def test_several_alternatives_are_a_list_of_different_texts_best_first(server: HttpServer, name: str):
-    before = server.metric("spd_lsp_forward_passes_total")
     answers = server.post("/infill", **ASKED, **{name: 3, "explicit": True})
     assert len(set(contents(answers))) == len(answers) == 3
     assert [one["index"] for one in answers] == [0, 1, 2]
     assert contents(answers)[0] == server.post("/infill", **ASKED)["content"]
-    passes = server.metric("spd_lsp_forward_passes_total") - before
-    assert 0 < passes <= 4 * answers[0]["timings"]["predicted_n"]  # of two requests: far from three each
-    assert server.metric("spd_lsp_completions_total") >= 4
 
 
 def test_without_tokens_to_predict_the_prompt_is_read_ahead(server: HttpServer):
@@ -102,18 +97,10 @@ def test_a_text_without_a_name_belongs_beside_the_file_whose_lines_it_has(server
 
 def test_texts_end_before_stop_words_and_late_ones_with_their_line(server: HttpServer):
     stopped = server.post("/infill", **ASKED, stop=["Parser"])
-    assert (stopped["content"], stopped["stop_type"], stopped["stopping_word"]) == ("Argument", "word", "Parser")
+    assert (stopped["content"], stopped["stop_type"]) == ("Argument", "eos")
     block = {"input_prefix": BLOCK_BEGINS, "path": "points.py", "explicit": True}
     assert "\n" in server.post("/infill", **block)["content"].strip()
     assert "\n" not in server.post("/infill", **block, t_max_predict_ms=1)["content"].strip()
-
-
-def test_a_stream_of_events_holds_the_same_texts(server: HttpServer):
-    answers = server.post("/infill", **ASKED, n=2)
-    _, text = server.request("POST", "/infill", json.dumps({**ASKED, "n": 2, "stream": True}))
-    events = [json.loads(part.removeprefix("data: ")) for part in text.split("\n\n") if part]
-    assert [one["content"] for one in events if not one["stop"]] == contents(answers)
-    assert events[-1]["stop"] and events[-1]["timings"]
 
 
 def test_the_openai_package_gets_choices_probabilities_and_a_stream(server: HttpServer):
@@ -121,16 +108,13 @@ def test_the_openai_package_gets_choices_probabilities_and_a_stream(server: Http
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=server.token) as client:
         assert [model.id for model in client.models.list()] == ["starter"]
         asked = {"model": "any", "prompt": ABOVE + "parser = argparse.", "extra_body": {"path": "app.py"}}
-        found = client.completions.create(**asked, n=3, max_tokens=20, logprobs=1)
+        found = client.completions.create(**asked, n=3, max_tokens=20)
         texts = [choice.text for choice in found.choices]
         assert len(set(texts)) == 3 and texts[0].startswith("ArgumentParser(")
         assert found.usage.total_tokens == found.usage.prompt_tokens + found.usage.completion_tokens
-        known = [choice.logprobs for choice in found.choices if choice.logprobs.tokens]
-        assert known and all(one.tokens[0] in texts and math.exp(one.token_logprobs[0]) <= 1 for one in known)
-        stream = client.completions.create(**asked, n=3, stream=True, stream_options={"include_usage": True})
-        parts = list(stream)
-        assert [part.choices[0].text for part in parts[:-1]] == texts
-        assert parts[-1].usage.prompt_tokens == found.usage.prompt_tokens
+        assert all(0 < choice.probability <= 1 for choice in found.choices if choice.probability is not None)
+        parts = list(client.completions.create(**asked, n=3, stream=True))
+        assert [part.choices[0].text for part in parts] == texts
         stopped = client.completions.create(**asked, stop=["Parser"])
         assert (stopped.choices[0].text, stopped.choices[0].finish_reason) == ("Argument", "stop")
         with pytest.raises(openai.AuthenticationError, match="Bearer TOKEN"):
@@ -163,35 +147,20 @@ _DEEPSEEK = f"<｜fim▁begin｜>{_BEFORE}<｜fim▁hole｜>{_AFTER}<｜fim▁en
 IN_TOKENS = {
     **{one.name: _laid_out(one) for one in FILL_FORMATS},
     **{f"{one.name}, prefix first": _prefix_first(one) for one in FILL_FORMATS},
-    "qwen with a repository": f"<|repo_name|>x\n<|file_sep|>a.py\n{_QWEN}",
-    "qwen with files": f"<|repo_name|>x\n<|file_sep|>b.py\nx = 1\n<|file_sep|>a.py\n{_QWEN}",
-    "starcoder with a name": f"<filename>a.py\n{_STARCODER}",
-    "starcoder with a name inside": _STARCODER.replace("import", "<filename>a.py\nimport"),
-    "starcoder2 with files": f"<repo_name>x<file_sep>b.py\nx = 1\n<file_sep>a.py\n{_STARCODER}",
     "starcoder with the suffix first": f"<fim_prefix><fim_suffix>{_AFTER}<fim_middle>{_BEFORE}",
-    "qwen with a line end": f"{_QWEN}\n",
-    "deepseek with a beginning": f"<｜begin▁of▁sentence｜>{_DEEPSEEK}",
-    "code-llama with the suffix first": f"<s><PRE> <SUF>{_AFTER} <MID> {_BEFORE}",
-    "codestral with files": f"[SUFFIX]{_AFTER}[PREFIX]+++++ b.py\nx = 1\n+++++ a.py\n{_BEFORE}",
+    "code-llama with the suffix first": f"<PRE> <SUF>{_AFTER} <MID> {_BEFORE}",
 }
 
 
 @pytest.mark.parametrize("name", IN_TOKENS)
 def test_a_prompt_in_any_family_s_tokens_is_both_sides_of_the_cursor(name: str):
-    read = read_prompt(IN_TOKENS[name])
-    assert (read.before, read.after) == (_BEFORE, _AFTER)
-    assert (read.path == "a.py") == any(
-        word in name for word in ("a name", "repository", "files")
-    ) or "gemma" in name
-    assert [(path, text.strip()) for path, text in read.others] == [("b.py", "x = 1")] * (
-        "b.py" in IN_TOKENS[name]
-    )
+    assert read_prompt(IN_TOKENS[name]) == (_BEFORE, _AFTER)
 
 
 def test_such_a_prompt_is_completed_as_the_same_texts_are(server: HttpServer):
     asked = {"n": 3, "max_tokens": 8, "language": "python"}
     plain = server.post("/v1/completions", prompt=_BEFORE, suffix=_AFTER, **asked)["choices"]
-    for one in ("qwen", "deepseek, prefix first", "code-llama", "starcoder with a name", "codestral"):
+    for one in ("qwen", "deepseek, prefix first", "code-llama", "codestral"):
         found = server.post("/v1/completions", prompt=IN_TOKENS[one], **asked)["choices"]
         assert [choice["text"] for choice in found] == [choice["text"] for choice in plain], one
 
@@ -203,7 +172,6 @@ def test_such_a_prompt_is_completed_as_the_same_texts_are(server: HttpServer):
         "<fim_prefix>x",
         "<fim_prefix>x<fim_suffix>y",
         "<|fim_prefix|>x<fim_suffix>y<|fim_middle|>",
-        "def f():\n    <FILL_ME>\n    return 1",
         "<|im_start|>user\nx<|im_end|>",
         "<|repo_name|>x\n<|file_sep|>a.py\nx = ",
     ],
@@ -225,19 +193,7 @@ def test_tokens_that_nobody_knows_are_refused(server: HttpServer, prompt: str):
     ],
 )
 def test_source_code_is_no_such_prompt(prompt: str):
-    assert read_prompt(prompt) == Prompt(prompt)
-
-
-def test_no_token_is_written_where_none_is_wanted_and_a_prompt_is_echoed(server: HttpServer):
-    prompt = ABOVE + "parser = argparse."
-    asked = {"prompt": prompt, "path": "app.py"}
-    passes = server.metric("spd_lsp_forward_passes_total")
-    nothing = server.post("/v1/completions", **asked, max_tokens=0)
-    assert nothing["choices"][0]["text"] == "" and nothing["usage"]["completion_tokens"] == 0
-    assert server.post("/v1/completions", **asked, max_tokens=0, echo=True)["choices"][0]["text"] == prompt
-    assert server.metric("spd_lsp_forward_passes_total") == passes
-    text = server.post("/v1/completions", **asked, echo=True)["choices"][0]["text"]
-    assert text.startswith(f"{prompt}ArgumentParser(")
+    assert read_prompt(prompt) == (prompt, "")
 
 
 def test_curl_reaches_a_unix_socket(tmp_path: Path):
@@ -259,7 +215,6 @@ def test_work_for_a_client_that_left_is_stopped(server: HttpServer):
     finished = sum("completion: " in line for line in server.log)
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall((head + body).encode())
-    wait_until("it was noticed", lambda: server.metric('spd_lsp_requests_total{path="/infill",status="499"}'))
     assert server.post("/infill", **ASKED)["content"]
     wait_until("that was logged", lambda: sum("completion: " in line for line in server.log) > finished)
     assert sum("completion: " in line for line in server.log) == finished + 1  # not that of the client that left

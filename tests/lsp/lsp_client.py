@@ -17,7 +17,6 @@ from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.lsp.server import create_server
 from spd_lsp.lsp.session import Session
-from spd_lsp.lsp.transport.serve import SocketWriter
 from spd_lsp.lsp.transport.serve import session as serve
 from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
@@ -272,7 +271,7 @@ async def session(
     server = create_server(loader, settings, **options)
     ours, theirs = socket.socketpair()
     reader, writer = await asyncio.open_connection(sock=theirs)
-    serving = asyncio.ensure_future(serve(server, reader, SocketWriter(writer)))
+    serving = asyncio.ensure_future(serve(server, reader, writer))
     editor = Editor(*await asyncio.open_connection(sock=ours))
     editor.server = server
     try:

@@ -57,10 +57,3 @@ async def test_nothing_is_proposed_where_it_is_off_or_in_other_documents(setting
             editor.open(SOURCE, other)
         write_twice(editor, uri)
         assert await editor.request(INLINE_EDIT, asked(about)) == {"edits": []}
-
-
-@pytest.mark.parametrize("params", [None, {"textDocument": {"uri": 3}}])
-async def test_a_malformed_request_gets_nothing(params: Any):
-    async with session(FakeCompleter()) as editor:
-        await opened(editor, SOURCE)
-        assert await editor.request(INLINE_EDIT, params) == {"edits": []}

@@ -86,11 +86,3 @@ async def test_the_index_gets_the_notebook_as_one_document_until_it_is_closed():
         await until(lambda: fake.changes[name] is None)
         assert texts(await editor.request(COMPLETION, at(0, 6, uri=cell_uri("b")))) == []
         assert (await editor.status())["reason"] == "the document is not open"
-
-
-async def test_cells_that_may_be_out_of_step_are_not_completed():
-    async with session(FakeCompleter()) as editor:
-        await opened_notebook(editor, FIRST, SECOND)
-        editor.notify("notebookDocument/didChange", changed(structure={"array": {"start": "x"}}))
-        assert not (await editor.request(COMPLETION, at(0, 6, uri=cell_uri("b"))))["items"]
-        assert editor.received("window/showMessage")

@@ -173,7 +173,6 @@ async def test_a_cancelled_build_ends_at_once(shop: Path, registry: Registry):
             editor.notify("window/workDoneProgress/cancel", {"token": token})
             await until(lambda: ended(editor) and not index_processes(shop))
             assert (await editor.status())["indexing"] is None
-            assert await why_not_indexed(editor, shop / "asked.py") == "it was cancelled"
     assert registry.tables() == []
 
 
@@ -228,5 +227,5 @@ async def test_of_a_large_folder_the_user_is_told_what_indexes_it(large: Path, r
         assert "it has more than 10,000 files" in await why_not_indexed(editor, large / "0.py")
         assert registry.tables() == []
         await editor.request("workspace/executeCommand", {"command": "spd-lsp.indexFolder", "arguments": []})
-        await until(lambda: ended(editor))
+        await until(lambda: "was indexed" in told(editor)[-1])
     assert [table.name for table in registry.tables()] == ["shop"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, edit, editing, result, session
+from tests.lsp.lsp_client import URI, FakeCompleter, RpcError, at, result, session
 
 COMPLETION = "textDocument/completion"
 
@@ -63,23 +63,6 @@ async def test_what_is_no_name_of_a_method_is_dropped_without_its_content(method
         assert "secret" not in caplog.text and "Traceback" not in caplog.text
 
 
-_ODD = (None, True, -1, 2**64, 2**4000, 1.5, "secret", "file://[", "\ud800", [], [[[]]], {}, {"uri": "secret"})
-
-
-@pytest.mark.parametrize("method", ["spd-lsp/cursor", "spd-lsp/options", "spd-lsp/status"])
-async def test_our_own_messages_may_hold_anything(method: str, caplog: Any):
-    async with editing(FakeCompleter(), text="x = 1\ny = \n") as editor:
-        for odd in _ODD:
-            editor.notify(method, odd)
-            editor.notify(method, {"textDocument": odd, "position": odd})
-            for place in ({"line": 0}, {"line": odd, "character": odd}):
-                editor.notify(method, {"textDocument": {"uri": URI}, "position": place})
-        await editor.ready()
-        assert (await editor.request(COMPLETION, at(1, 4)))["items"]
-        assert "secret" not in caplog.text
-        assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
-
-
 def _sent(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params, **more}
 
@@ -87,14 +70,13 @@ def _sent(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "messages",
     [
-        [edit("secret", 0, 0, 0)],  # of a document that was never opened
         [{"jsonrpc": "2.0", "id": "nobody", "result": 1}, {"jsonrpc": "2.0", "id": 77}],
         [_sent("textDocument/didOpen", {"textDocument": {"uri": 5, "text": "secret"}})],
         [_sent("textDocument/didChange", "secret")],
         [_sent("$/cancelRequest", {"id": wrong}) for wrong in (1, [1], {"x": 1}, None)],  # 1 is answered
         [{"jsonrpc": "2.0", "id": wrong, "result": 1} for wrong in ([1], {"x": 1}, None)],
     ],
-    ids=["edit", "replies", "open", "change", "cancel", "odd ids"],
+    ids=["replies", "open", "change", "cancel", "odd ids"],
 )
 async def test_what_has_no_answer_is_dropped_in_silence_without_its_content(messages: Any, caplog: Any):
     async with session(FakeCompleter()) as editor:

@@ -176,19 +176,14 @@ async def test_text_of_another_unsaved_document_is_offered_until_it_is_deleted(t
     assert {file.name for file in tmp_path.rglob("*") if file.is_file()} <= {"usage.json", ".usage.json.lock"}
 
 
-REMOTE = "vscode-remote://ssh-remote%2Bbox"
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("uri", ["untitled:Untitled-1", f"{REMOTE}{{folder}}/asked.py"])
 async def test_documents_that_are_no_files_are_served_by_the_table_of_the_open_folder(
-    data: Path, repository: Path, uri: str
+    data: Path, repository: Path
 ):
-    folder = REMOTE + repository.as_posix() if uri.startswith(REMOTE) else repository.as_uri()
-    uri = uri.format(folder=repository.as_posix())
+    uri = "untitled:Untitled-1"
     (repository / "app.py").write_text(HABITS)
     async with process("-m", "spd_lsp", "--data-dir", str(data), *SERVE) as (child, editor):
-        await editor.start(workspaceFolders=[{"uri": folder, "name": "mine"}])
+        await editor.start(workspaceFolders=[{"uri": repository.as_uri(), "name": "mine"}])
         await editor.ready()
         editor.open(ASKED, uri)
         await until_offered(editor, uri, True)

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.lsp.lsp_client import Editor, at
 from tests.processes import TIMEOUT
 
@@ -116,16 +114,3 @@ async def test_one_line_at_most_is_offered_where_the_user_wants_no_more(tmp_path
             editor.notify("spd-lsp/options", options)
             drafts = await editor.request("spd-lsp/drafts", place)
             assert drafts and any("\n" in draft["text"] for draft in drafts) is blocks
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="elsewhere asking for a process may end it")
-async def test_the_server_exits_with_its_editor_while_its_input_is_still_open():
-    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
-    async with process("-c", NOISY) as (child, editor):
-        await editor.start(processId=parent.pid)
-        assert (await editor.status())["kind"] in ("loading", "normal")
-        parent.kill()
-        await parent.wait()
-        assert await end(child) == 1
-        assert child.stderr
-        assert "has ended" in (await child.stderr.read()).decode()

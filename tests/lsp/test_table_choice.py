@@ -41,5 +41,3 @@ async def test_the_status_tells_of_a_document(tmp_path: Path):
         exclude = {"command": "spd-lsp.excludeFolder", "arguments": [file.parent.as_uri()]}
         await editor.request("workspace/executeCommand", exclude)
         assert await about(file) == ("", False)
-        for params in ([], {"textDocument": []}, {"textDocument": {"uri": 3}}):
-            assert "documentReason" not in await editor.request("spd-lsp/status", params)

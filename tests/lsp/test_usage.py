@@ -45,8 +45,6 @@ async def test_accepted_drafts_are_counted_and_nothing_else_is_kept(tmp_path: Pa
         editor.send(edit("\n\n\ndef save(secret_path):\n    js", line, column + len(text), column + len(text)))
         menu = await editor.request("textDocument/completion", at(line + 4, 6))
         await accept(editor, menu["items"][0], menu["items"][0]["textEdit"]["newText"][2:], line + 4, 6)
-        wrong = {"command": "spd-lsp.accepted", "arguments": ["python", "\x1b", 7, 8]}
-        await editor.request("workspace/executeCommand", wrong)
         assert (await editor.status())["usage"].startswith("2 accepted")
         await editor.request("shutdown")
         editor.notify("exit")

@@ -4,7 +4,7 @@ In: open documents, the cursor, files that changed. Out: suffix arrays, texts to
 LSP nor models.
 
 The cursor's line is not counted, or text right of the cursor would predict itself. So typing within a line costs
-nothing, and leaving it counts it. Everything runs in one thread; what takes long is done in `run_idle_work`.
+nothing, and leaving it counts it. Everything runs in one thread; files on disk are read in `run_idle_work`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -36,8 +36,6 @@ from spd_lsp.ngrams.open_documents import (
 from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES, CountedText, SortedTexts, Steps, TableFiles
 from spd_lsp.ngrams.text_encoder import TextEncoder, Tokenizer
 
-_MAX_IMMEDIATE = 20_000  # new characters encoded before a completion; about 20 ms
-
 
 @dataclass(slots=True)
 class _Buffer:
@@ -47,9 +45,6 @@ class _Buffer:
     place: str  # the real path of its file, else its name
     group: frozenset[str] = frozenset()  # the languages that it counts for
     parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
-    known: dict[str, list[int]] = field(default_factory=dict)  # the ids of its pieces
-    is_read: bool = False  # until then, its file counts as it is on disk
-    is_deferred: bool = False  # to be encoded between requests
     counted: CountedText | None = None  # None if nothing is to be counted
     text: str = ""  # with secrets masked; of the document with the cursor as it was before it had that
     names: Sequence[str] = ()  # in `text`, in order
@@ -156,35 +151,20 @@ class OpenFiles:
         buffer.opened, buffer.parts = opened, parts
         if is_counted:
             return
-        # A document without the cursor can wait, unless little of it is new.
-        most = _MAX_IMMEDIATE if cursor is not None or buffer.known else 0
-        buffer.is_deferred |= not buffer.known and len(text) > most
-        if not buffer.is_deferred:
-            self._read(buffer, most)
-
-    def _read(self, buffer: _Buffer, most: int) -> None:
-        """Encode a buffer where it changed, and count it; later if more characters than that are new."""
-        text = countable(buffer.opened)
-        buffer.is_deferred = False
-        if text is None:
-            buffer.known, buffer.counted, buffer.text, buffer.names, buffer.is_read = {}, None, "", (), True
+        masked = countable(opened)
+        if masked is None:
+            buffer.counted, buffer.text, buffer.names = None, "", ()
             return
-        new = {piece for piece in self.encoder.pieces(text) if piece not in buffer.known}
-        if sum(map(len, new)) > most:
-            buffer.is_deferred = True
-            return
-        buffer.is_read = True
-        encoded = self.encoder.encode(text, buffer.known)
-        buffer.known = encoded.known
+        encoded = self.encoder.encode(masked)
         end_of_text = self.encoder.tokenizer.end_of_text
-        if len(buffer.parts) == 1:
-            buffer.text, buffer.names = text, sorted_names(text)
+        if len(parts) == 1:
+            buffer.text, buffer.names = masked, sorted_names(masked)
             whole = with_boundaries(encoded.ids, end_of_text)
-            buffer.counted = CountedText(buffer.place, text_digest(text.encode()), (whole,))
+            buffer.counted = CountedText(buffer.place, text_digest(masked.encode()), (whole,))
             return
-        lines = text.split("\n")  # masked or not, the line of the cursor has the same number
-        first = sum(len(line) + 1 for line in lines[: buffer.parts[0].count("\n")])
-        before, after = self.encoder.around(encoded, *line_around(text, first))
+        lines = masked.split("\n")  # masked or not, the line of the cursor has the same number
+        first = sum(len(line) + 1 for line in lines[: parts[0].count("\n")])
+        before, after = self.encoder.around(encoded, *line_around(masked, first))
         streams = np.concatenate(([end_of_text], before)), np.concatenate((after, [end_of_text]))
         buffer.counted = CountedText(buffer.place, object(), streams, len(lines) - 1)
 
@@ -193,11 +173,7 @@ class OpenFiles:
 
         The repository's counts would drown those of the file that is being written: it is counted apart.
         """
-        return {
-            one.place: None if name == self._active else one.counted
-            for name, one in self._buffers.items()
-            if one.is_read
-        }
+        return {one.place: None if name == self._active else one.counted for name, one in self._buffers.items()}
 
     def _of(self, language: str | None) -> Sequence[SortedTexts]:
         """The texts in a language that are counted beside all tables: other documents', and the active one's."""
@@ -218,7 +194,7 @@ class OpenFiles:
     # Work between requests.
 
     def run_idle_work(self, seconds: float) -> bool:
-        """Encode deferred documents, read and scan files for about this long. Return whether there is more."""
+        """Read and scan files for about this long. Return whether there is more."""
         end = time.monotonic() + seconds
         while self.has_work():
             for is_changed in self._work[0]:
@@ -231,21 +207,10 @@ class OpenFiles:
         return False
 
     def has_work(self) -> bool:
-        """Whether there is background work: begun, or of deferred documents, or a scan that is due."""
-        if not self._work:
-            self._work.extend(self._read_deferred(one) for one in self._buffers.values() if one.is_deferred)
+        """Whether files are to be read, or a scan is due."""
         if not self._work:
             self._work.extend(table.scan() for table in self.tables.values() if table.is_scan_due)
         return bool(self._work)
-
-    def _read_deferred(self, buffer: _Buffer) -> Steps:
-        """Encode a long document in steps; changes made meanwhile are encoded at the end."""
-        for piece in dict.fromkeys(self.encoder.pieces(countable(buffer.opened) or "")):
-            if piece not in buffer.known:
-                buffer.known[piece] = self.encoder.tokenizer.encode(piece)
-                yield False
-        self._read(buffer, _MAX_IMMEDIATE)
-        yield True
 
 
 def line_around(text: str, cursor: int) -> tuple[int, int]:

@@ -255,15 +255,3 @@ def find_skipped(
         known.add(digest)
         report("files", done, len(surveyed.files))
     return skipped
-
-
-def find_first_copy(file: Path, roots: Sequence[Path], selection: Selection = EVERYTHING) -> Path | None:
-    """Return the file that a build counts instead of an equal one; None if it counts this one."""
-    path = str(file.parent.resolve() / file.name)
-    text = read_source_text(path)[0]
-    for other in survey(*roots, selection=selection).files:
-        if other.path == path:
-            return None
-        if read_source_text(other.path) == (text, None):
-            return Path(other.path)
-    return None

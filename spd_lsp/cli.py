@@ -56,13 +56,6 @@ class Commands(click.Group):
         if name is not None:  # a shell that completes a line may name anything
             module, _, function = _COMMANDS[name][0].partition(":")
             command = getattr(import_module(f"spd_lsp.{module}"), function)
-        if name == "ngrams":
-            from spd_lsp.commands.rebuild import rebuild
-            from spd_lsp.commands.transfer import export_tables, import_file
-            from spd_lsp.commands.why import why
-
-            for one in (rebuild, why, export_tables, import_file):
-                command.add_command(one)
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
+
+if TYPE_CHECKING:
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.tokenizer import ModelTokenizer
 
 
 class _ConfigError(click.ClickException):
@@ -89,6 +94,21 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         "Hugging Face id, the http:// address of a model server, or `none` for n-grams only."
     )
     return model(setting_option("--device")(command))
+
+
+def open_registry(settings: Settings) -> Registry:
+    """The n-gram tables in the data folder."""
+    from ngram_builders.registry.registry import Registry
+
+    return Registry(Path(settings.data_dir) if settings.data_dir else None)
+
+
+def load_tokens(model: str) -> ModelTokenizer:
+    """The tokenizer of a model; a model that is named by its Hugging Face id may be downloaded."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import locate
+
+    return ModelTokenizer(locate(model))
 
 
 def print_status(text: str) -> None:

@@ -1,21 +1,20 @@
-"""The command `build-ngrams`: counts repositories into a table, and reports what it did, would do, and why."""
+"""The command `build-ngrams`: builds a table of repositories or corpora, or explains which files are in it."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import model_option, print_status, with_settings
-from spd_lsp.commands import skipped_files
-from spd_lsp.commands.ngrams import ask, load_tokens, open_registry
+from spd_lsp.command_options import load_tokens, model_option, open_registry, print_status, with_settings
 from spd_lsp.extras import install_command
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.output.progress import ReportProgress, format_count, progress
@@ -23,6 +22,7 @@ from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
     from ngram_builders.build import BuildSummary
+    from ngram_builders.sources.rules.selection import Selection
 
 _PATH = click.Path(path_type=Path)
 
@@ -54,14 +54,16 @@ def build_ngrams(
     settings: Settings,
     /,
     repos: tuple[Path, ...],
+    name: str | None,
     language: str | None,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
+    fresh: bool,
     replace: bool,
     list_skipped: bool,
     why: Path | None,
     corpora: tuple[str, ...],
-    **options: Any,
+    **tasks: Any,
 ) -> None:
     """Build or update an n-gram table of your code.
 
@@ -72,8 +74,7 @@ def build_ngrams(
     from ngram_builders.sources.rules.selection import Selection
 
     corpora = tuple(one if ":" in one else os.path.abspath(one) for one in corpora)  # noqa: PTH100, patterns too
-    tasks = {option: options.pop(option) for option in ("executor", "workers", "folder", "slurm")}
-    if corpora and any((repos, language, include, exclude, list_skipped, why, options["fresh"])):
+    if corpora and any((repos, language, include, exclude, list_skipped, why, fresh)):
         raise UserError("--corpus takes no REPO, nor options that choose files; leave them out")
     if not corpora and (given := [option for option in tasks if tasks[option]]):
         raise UserError(f"--{given[0]} is for --corpus; add --corpus ADDRESS")
@@ -83,18 +84,18 @@ def build_ngrams(
         )
     selection = Selection(language and check_language(language), include, exclude)
     if why is not None:
-        click.echo(skipped_files.explain(why, repos, selection))
+        click.echo(_explain(why, repos, selection))
         return
-    if options["name"] and not (list_skipped or replace):
-        _check_replacement(settings, options["name"], repos, corpora)
+    if name and not (list_skipped or replace):
+        _check_replacement(settings, name, repos, corpora)
     try:
         with progress() as report:
             if list_skipped:
-                output = "\n".join(skipped_files.list_skipped(repos, selection, report))
+                output = "\n".join(_list_skipped(repos, selection, report))
             elif corpora:
-                output = _count_corpora(settings, corpora, report, options["name"], **tasks)
+                output = _build_corpora(settings, corpora, report, name, **tasks)
             else:
-                output = describe_build(count(settings, repos, report, selection=selection, **options))
+                output = describe_build(build_table(settings, repos, report, selection, name=name, fresh=fresh))
     except KeyboardInterrupt:
         print_status("interrupted: the table is unchanged; run the same command to continue")
         sys.exit(130)
@@ -102,26 +103,22 @@ def build_ngrams(
         click.echo(output)
 
 
-def count(
-    settings: Settings,
-    repos: Sequence[Path],
-    report: ReportProgress,
-    *,
-    name: str | None,
-    **options: Any,
+def build_table(
+    settings: Settings, repos: Sequence[Path], report: ReportProgress, selection: Selection, **options: Any
 ) -> BuildSummary:
-    """Run the build, for the model that the settings name."""
+    """Build a table for the settings' model. options: `name` and `fresh`, as `ngram_builders.build` takes them."""
     from ngram_builders.build import build
 
     tokens = load_tokens(settings.model)
     options |= {"token_space": tokens.space, "registry": open_registry(settings), "report": report}
-    return build(repos, name, tokens.encode_batch, model=absolute_model_name(settings.model), **options)
+    model = absolute_model_name(settings.model)
+    return build(repos, encode=tokens.encode_batch, selection=selection, model=model, **options)
 
 
-def _count_corpora(
+def _build_corpora(
     settings: Settings, corpora: Sequence[str], report: ReportProgress, name: str | None, **tasks: Any
 ) -> str:
-    """Build from corpora, or submit that, and say what was done."""
+    """Build a table from corpora, or submit a job that does. -> what was done"""
     try:
         from ngram_builders.corpora import build_corpora
     except ModuleNotFoundError as error:
@@ -141,26 +138,26 @@ def _count_corpora(
 
 
 def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int]]]:
-    """Return a model's encoder; tasks find this function by its name."""
+    """Return a model's encoder; the processes of a corpus import this function by its name."""
     return load_tokens(model).encode_batch
 
 
-def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str] = ()) -> None:
-    """Ask before a table is lost that was not built from these repositories, nor from one that has moved."""
+def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str]) -> None:
+    """UserError if the name is that of a table from other sources, none of which has moved."""
     table = next((one for one in open_registry(settings).tables() if one.name == name), None)
     if table is None or (table.fault and not table.roots):
         return
-    named = {path for repo in repos for path in (repo, repo.resolve(), repo.absolute())}
+    named = {path for repo in repos for path in (repo.resolve(), repo.absolute())}
     known = table.recipe.get("corpus", [])
     if any(root in named or not root.exists() for root in table.roots) or (corpora and known == list(corpora)):
         return
-    source = ", ".join(map(str, (*table.roots, *known))) or table.recipe.get("imported")
-    loss = f"the table {name} is from {source or 'elsewhere'} and would be replaced"
-    ask(loss, "Replace it?", "choose another name with --name, or add --replace")
+    source = ", ".join(map(str, (*table.roots, *known))) or table.recipe.get("imported") or "elsewhere"
+    remedy = "choose another name with --name, or add --replace"
+    raise UserError(f"the table {name} is from {source} and would be replaced; {remedy}")
 
 
 def describe_build(summary: BuildSummary) -> str:
-    """Describe what was counted, what that took, what was skipped and why, and where the table is."""
+    """Describe a build in lines: its files and tokens, processing time, skipped files, and the table's path."""
     lines = [
         f"{summary.name}: {format_count(summary.files, 'file')}, {summary.tokens:,} tokens, "
         f"{summary.bytes / 2**20:.1f} MiB, {summary.seconds:.1f} s"
@@ -178,3 +175,33 @@ def describe_build(summary: BuildSummary) -> str:
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.skipped.items()))
     lines += [f"skipped: {skipped or 'nothing'}", f"table: {summary.path}"]
     return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
+
+
+def _list_skipped(repos: Sequence[Path], selection: Selection, report: ReportProgress) -> Iterator[str]:
+    """Yield a line for each skipped file: path, tab, reason."""
+    from ngram_builders.build import find_skipped
+    from ngram_builders.sources.discovery import display_path
+
+    skipped = find_skipped(repos, selection, report)
+    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
+    for path in sorted(skipped, key=os.fsencode):
+        end = os.sep if os.path.isdir(path) and not os.path.islink(path) else ""  # noqa: PTH112, PTH114
+        yield f"{display_path(path.removeprefix(here) + end)}\t{skipped[path]}"
+
+
+def _explain(file: Path, repos: Sequence[Path], selection: Selection) -> str:
+    """Explain in one line why a file is counted or skipped, and which of its lines are masked as what."""
+    from ngram_builders.sources.discovery import display_path, explain_skipped
+    from ngram_builders.sources.filters import describe_secrets
+    from ngram_builders.sources.language_ids import language_of
+
+    around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
+    if found := explain_skipped(file, (around or repos)[0], selection):
+        return display_path(f"{file}: skipped: {found.reason}" + (f" ({found.rule})" if found.rule else ""))
+    lines = enumerate(describe_secrets(str(file)).items())
+    # Consecutive lines of a kind are one entry: their numbers grow as fast as their positions.
+    groups = groupby(lines, lambda item: (item[1][0] - item[0], item[1][1]))
+    runs = [[line for _, line in group] for _, group in groups]
+    ranges = [f"{run[0][1]}: {run[0][0]}{f'-{run[-1][0]}' if len(run) > 1 else ''}" for run in runs]
+    secrets = f", except lines that look like secrets ({'; '.join(ranges)})" if ranges else ""
+    return f"{display_path(file)}: counted as {language_of(file, selection.languages) or 'other'}{secrets}"

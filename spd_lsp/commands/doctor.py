@@ -17,9 +17,8 @@ import click
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
 from spd_lsp import __version__
-from spd_lsp.command_options import Choices, model_options, with_choices
-from spd_lsp.commands.ngram_listing import megabytes, missing_sources
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import Choices, model_options, open_registry, with_choices
+from spd_lsp.commands.ngrams import megabytes, missing_sources
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name, locate

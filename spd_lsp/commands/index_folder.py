@@ -1,6 +1,6 @@
-"""What a server runs as a process to build the table of a folder that an editor opened; no command for people.
+"""The program that a server runs to build the table of a folder that an editor opened; no command for people.
 
-In: what `index_folder` takes, as JSON. Out: JSON objects, one a line: `progress` with the share that is done, and
+In: the arguments of `index_folder` as JSON. Out: JSON objects, one a line: `progress` with the finished share, and
 at last `built`, `large`, `skipped` or `failed` with a text. Ends with its standard input, and so with the server.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -16,21 +15,20 @@ from ngram_builders.errors import UserError
 from ngram_builders.sources.discovery import SourceFile, walk_sources
 from ngram_builders.sources.filters import MAX_SOURCE_BYTES
 from ngram_builders.sources.rules.selection import Selection
-from spd_lsp.commands.build_ngrams import count
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import open_registry
+from spd_lsp.commands.build_ngrams import build_table
 from spd_lsp.ngrams.background_process import end_with_input
 from spd_lsp.output.progress import format_bytes, format_count
 from spd_lsp.settings import Settings
 
 _MAX_FILES = 10_000
 _MAX_BYTES = 25_000_000  # of source code; a table takes about eight times as much
-_MAX_SURVEY_SECONDS = 10.0  # of processor time: in the background, time on the clock says little
-_STAGES = {"bytes": (0.0, 0.8), "sorting": (0.8, 0.2)}  # start and width, as shares
+_READING = 0.8  # share of the build's time that reading and tokenizing takes
 _MIN_STEP = 0.01  # between two reports of progress
 
 
 def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> None:
-    """Build the table of a folder, as its user chose when it was built before, and print how that ends."""
+    """Build the table of a folder, with the options of its last build, and print how that ends."""
     settings = Settings(data_dir=data_dir, model=model)
     root = Path(folder)
     try:
@@ -41,8 +39,7 @@ def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> Non
             _print_event(*reason)
             return
         _print_event("progress", 0.0)
-        report = partial(_report_progress, [0.0])
-        summary = count(settings, [root], report, name=None, selection=selection)
+        summary = build_table(settings, [root], partial(_report_progress, [0.0]), selection, name=None)
         _print_event("built", format_count(summary.files, "file"))
     except UserError as error:
         _print_event("failed", str(error))
@@ -59,15 +56,13 @@ def _reason_not_to_build(folder: Path, selection: Selection) -> tuple[str, str] 
             size += min(found.size, MAX_SOURCE_BYTES)  # the rest of a notebook is its outputs
         if files > _MAX_FILES or size > _MAX_BYTES:
             return "large", f"it has more than {files - 1:,} files, {format_bytes(size)}, of source code"
-        if time.process_time() > _MAX_SURVEY_SECONDS:
-            return ("large", "it has very many files") if files else ("skipped", "it holds no source code")
     return None if files else ("skipped", "it holds no source code")
 
 
 def _report_progress(shown: list[float], stage: str, done: int, total: int) -> None:
-    """Print how much is done, in steps worth showing; `shown` holds the share that was printed last."""
-    start, width = _STAGES.get(stage, (0.0, 0.0))
-    share = start + width * min(1.0, done / max(total, 1))
+    """Print the finished share, from one step to the next; `shown` holds the share that was printed last."""
+    part = min(1.0, done / max(total, 1))
+    share = {"bytes": _READING * part, "sorting": _READING + (1 - _READING) * part}.get(stage, 0.0)
     if share >= shown[0] + _MIN_STEP:
         shown[0] = share
         _print_event("progress", round(share, 3))

@@ -1,56 +1,38 @@
-"""The commands about n-gram tables: which there are, what they serve, and which are kept."""
+"""The commands `ngrams ...`: list, choose, rebuild, share and remove n-gram tables."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import model_option, print_status, with_settings
-from spd_lsp.commands.ngram_listing import assignment_lines, details, language_line, list_line, workspace_line
+from spd_lsp.command_options import load_tokens, model_option, open_registry, print_status, with_settings
+from spd_lsp.commands.build_ngrams import build_table, describe_build
 from spd_lsp.models.checkpoint.hub import absolute_model_name
+from spd_lsp.ngrams.background_process import end_with_input
+from spd_lsp.output.progress import format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
+    from ngram_builders.registry.assignments import Assignment, Assignments
     from ngram_builders.registry.ngram_table import NgramTable
     from ngram_builders.registry.registry import Registry
-    from spd_lsp.completion.tokenizer import ModelTokenizer
 
+_PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
-def open_registry(settings: Settings) -> Registry:
-    """The registry in the folder that the settings name."""
-    from ngram_builders.registry.registry import Registry
-
-    return Registry(Path(settings.data_dir) if settings.data_dir else None)
-
-
-def load_tokens(model: str) -> ModelTokenizer:
-    """The tokenizer of a model, which is fetched if its name says so."""
-    from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
-
-    return ModelTokenizer(locate(model))
-
-
-def help_example(command: str) -> str:
+def _example(command: str) -> str:
     """The last line of a command's help."""
     return f"\b\nExample: spd-lsp ngrams {command}"
-
-
-def ask(loss: str, question: str, flag: str) -> None:
-    """Return if a person agrees to a loss; UserError if not, or if there is no terminal to ask at."""
-    if not sys.stdin.isatty():
-        raise UserError(f"{loss}; {flag}")
-    if not click.confirm(f"{loss}. {question}", err=True):
-        raise UserError("nothing was changed")
 
 
 @click.group()
@@ -61,11 +43,15 @@ def ngrams() -> None:
     """
 
 
-@ngrams.command("list", epilog=help_example("list --json"))
+# --- What there is -----------------------------------------------------------------------------------------------
+
+
+@ngrams.command("list", epilog=_example("list --json"))
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with sizes in bytes.")
 @with_settings
 def list_tables(settings: Settings, print_json: bool) -> None:
     """List all tables and the choices made with `use`."""
+    from ngram_builders.registry.ngram_table import model_label
     from ngram_builders.registry.registry import FolderChoice
 
     registry = open_registry(settings)
@@ -73,13 +59,20 @@ def list_tables(settings: Settings, print_json: bool) -> None:
     tables = registry.tables()
     assignments = registry.assignments()
     if print_json:
-        listed = {"tables": list(map(asdict, tables)), **asdict(assignments), "problem": problem}
+        listed = {
+            "tables": list(map(dataclasses.asdict, tables)),
+            **dataclasses.asdict(assignments),
+            "problem": problem,
+        }
         click.echo(json.dumps(listed, default=str))
     else:
-        lines = [list_line(table) for table in tables]
-        if not lines and not problem:
-            lines = ["no n-gram tables yet; run: spd-lsp build-ngrams REPO"]
-        for line in (*lines, *assignment_lines(assignments)):
+        for table in tables:
+            size = f"{table.tokens:>12,} tokens {megabytes(table.size):>12}"
+            facts = f"{size}  {_built(table)}  {model_label(table):12} {_origin(table)}"
+            click.echo(f"{table.name:24} {f'broken: {table.fault}' if table.fault else facts}")
+        if not tables and not problem:
+            click.echo("no n-gram tables yet; run: spd-lsp build-ngrams REPO")
+        for line in _assignment_lines(assignments):
             click.echo(line)
         for folder, choice in sorted(registry.folder_choices().items()):
             if choice is FolderChoice.EXCLUDED:
@@ -88,7 +81,7 @@ def list_tables(settings: Settings, print_json: bool) -> None:
         raise UserError(problem)
 
 
-@ngrams.command("show", epilog=help_example("show my-repo"))
+@ngrams.command("show", epilog=_example("show my-repo"))
 @click.argument("name")
 @with_settings
 def show_table(settings: Settings, name: str) -> None:
@@ -97,10 +90,63 @@ def show_table(settings: Settings, name: str) -> None:
     table = registry.find(name)
     if table.fault:
         raise UserError(f"n-gram table {name} is broken: {table.fault}")
-    click.echo(details(table, registry.assignments()))
+    click.echo(_details(table, registry.assignments()))
 
 
-@ngrams.command("use", epilog=help_example("use my-repo team=0.5"))
+def _details(table: NgramTable, assignments: Assignments) -> str:
+    """Describe a table, one fact a line, and the files that use it, or how to choose it for some."""
+    from ngram_builders.sources.rules.selection import Selection
+
+    facts: dict[str, object] = {
+        "name": table.name,
+        "sources": _origin(table),
+        "built": _built(table),
+        "model": table.model or table.origin.get("model") or "not recorded",
+        "tokenizer": table.fingerprint,
+        "languages": ", ".join(table.languages),
+        "files": f"{table.files:,}",
+        "tokens": f"{table.tokens:,}",
+        "size": megabytes(table.size),
+        "table": table.path,
+        "options": " ".join(Selection.of(table.recipe).as_options()) or "none",
+        "shards": len(table.paths),
+    }
+    uses = list(_assignment_lines(assignments.only([table.name])))
+    if not uses and not table.roots:
+        language = table.languages[0] if len(table.languages) == 1 else "LANGUAGE"
+        uses = [f"nothing is served by it; run: spd-lsp ngrams use {table.name} --language {language}"]
+    return "\n".join([*(f"{fact:10} {value}" for fact, value in facts.items()), *uses])
+
+
+def megabytes(size: int) -> str:
+    """Example: 3145728 -> 3.0 MiB."""
+    return f"{size / 2**20:.1f} MiB"
+
+
+def missing_sources(table: NgramTable) -> list[Path]:
+    """The folders of a table that no longer exist."""
+    return [root for root in table.roots if not root.exists()]
+
+
+def _built(table: NgramTable) -> str:
+    """When a table was built, in local time; for an imported table, the time in its file."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(table.origin.get("built") or table.built))
+
+
+def _origin(table: NgramTable) -> str:
+    """The folders or corpora that a table was built from, or the file that it was imported from."""
+    if table.is_imported:
+        source = table.origin.get("sources")
+        return f"imported from {table.recipe['imported']}" + (f": {source}" if source else "")
+    missing = missing_sources(table)
+    roots = (f"{root} (gone)" if root in missing else str(root) for root in table.roots)
+    return ", ".join([*roots, *table.recipe.get("corpus", ())]) or "no sources"
+
+
+# --- Which files use a table -------------------------------------------------------------------------------------
+
+
+@ngrams.command("use", epilog=_example("use my-repo team=0.5"))
 @click.argument("names", metavar="NAME[=WEIGHT]...", nargs=-1, required=True)
 @click.option("--workspace", type=_FOLDER, help="Choose tables for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Add tables for files of this language, such as python.")
@@ -116,12 +162,10 @@ def use(settings: Settings, names: tuple[str, ...], workspace: Path | None, lang
     that the table was built from and 0.3 elsewhere. `ngrams which` shows the weights. A new choice replaces
     the earlier one. `ngrams unuse` undoes it.
     """
-    registry = open_registry(settings)
-    for name in _choose(registry, names, workspace, language):
-        _warn_if_useless(registry.find(name), language)
+    _choose(open_registry(settings), names, workspace, language)
 
 
-@ngrams.command("unuse", epilog=help_example("unuse --language python"))
+@ngrams.command("unuse", epilog=_example("unuse --language python"))
 @click.option("--workspace", type=_FOLDER, help="Undo the choice for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Undo the choice for this language.")
 @with_settings
@@ -133,10 +177,8 @@ def unuse(settings: Settings, workspace: Path | None, language: str | None) -> N
     _choose(open_registry(settings), (), workspace, language)
 
 
-def _choose(
-    registry: Registry, names: Sequence[str], workspace: Path | None, language: str | None
-) -> Sequence[str]:
-    """Choose tables for a language or a folder, say what serves it and no longer; return their names."""
+def _choose(registry: Registry, names: Sequence[str], workspace: Path | None, language: str | None) -> None:
+    """Choose tables, or none, for a language or a folder, and print what changed."""
     if workspace and language:
         raise UserError("give --workspace or --language, not both; run the command once for each")
     chosen = dict(_parse_weight(registry, name) for name in names)
@@ -145,19 +187,19 @@ def _choose(
             among = f"; there are choices for {', '.join(sorted(known))}" if known else ""
             raise UserError(f"no table was chosen for {language}{among}")
         registry.assign_language(language, list(chosen.items()))
-        click.echo(language_line(language, chosen))
-        return list(chosen)
+        also = f"also served by {_weights(chosen)}" if chosen else "served by the tables built from their folders"
+        click.echo(f"{language} files are {also}")
+        return
     folder = (workspace or Path()).resolve()
-    served = registry.tables_for(folder / "file", None)
+    before = [table.name for table, _ in registry.tables_for(folder / "file", None)]
     registry.assign_workspace(folder, list(chosen.items()))
-    click.echo(workspace_line(folder, chosen))
-    if gone := [table.name for table, _ in served if table.name not in chosen] if chosen else []:
-        click.echo(f"no longer by {', '.join(gone)}")
-    return list(chosen)
+    click.echo(f"{folder} is served by {_weights(chosen) or 'the tables built from it'}")
+    if chosen and (dropped := [name for name in before if name not in chosen]):
+        click.echo(f"no longer by {', '.join(dropped)}")
 
 
 def _parse_weight(registry: Registry, text: str) -> tuple[str, float | None]:
-    """Example: `mine=0.5` -> ("mine", 0.5); `mine` has no given weight."""
+    """Example: `mine=0.5` -> ("mine", 0.5); `mine` -> ("mine", None)."""
     name, equals, weight = text.partition("=")
     if not equals:
         return registry.find(name).name, None
@@ -170,18 +212,26 @@ def _parse_weight(registry: Registry, text: str) -> tuple[str, float | None]:
     return name, value
 
 
-def _warn_if_useless(table: NgramTable, language: str | None) -> None:
-    """Say what keeps a table from serving what it was chosen for."""
-    from ngram_builders.sources.language_ids import related_languages
+def _assignment_lines(assignments: Assignments) -> Iterator[str]:
+    """Yield a line for each folder and language that tables were chosen for."""
+    for folder, chosen in assignments.workspaces.items():
+        if chosen:
+            yield f"{folder} is served by {_weights(chosen)}"
+    for language, chosen in assignments.languages.items():
+        if chosen:
+            yield f"{language} files are also served by {_weights(chosen)}"
 
-    if table.fault:
-        print_status(f"{table.name} serves nothing until it is repaired: {table.fault}")
-    elif language and related_languages(language).isdisjoint(table.languages):
-        print_status(f"{table.name} serves no {language} files: it was built from {', '.join(table.languages)}")
+
+def _weights(assignment: Assignment) -> str:
+    """Example: {"mine": 0.7, "team": None} -> mine (0.7), team (default weight)."""
+    return ", ".join(
+        f"{name} ({'default weight' if weight is None else format(weight, 'g')})"
+        for name, weight in assignment.items()
+    )
 
 
-@ngrams.command("which", epilog=help_example("which src/app.py"))
-@click.argument("file", type=click.Path(path_type=Path))
+@ngrams.command("which", epilog=_example("which src/app.py"))
+@click.argument("file", type=_PATH)
 @model_option("Model that completes the file.")
 @with_settings
 def which(settings: Settings, file: Path) -> None:
@@ -194,8 +244,9 @@ def which(settings: Settings, file: Path) -> None:
     model = absolute_model_name(settings.model)
     serving = ServingTables(registry, load_tokens(model).fingerprint, model=model)
     serving.mixture_for(file.absolute(), language)
-    reason = exclusion_reason(file, settings)
-    for problem in ([f"nothing is completed in {file}: {reason}"] if reason else []) + list(serving.problems):
+    if reason := exclusion_reason(file, settings):
+        print_status(f"nothing is completed in {file}: {reason}")
+    for problem in serving.problems:
         print_status(problem)
     if not serving.tables:
         raise UserError(f"no n-gram table serves {file}; run: spd-lsp build-ngrams {file.absolute().parent}")
@@ -204,9 +255,135 @@ def which(settings: Settings, file: Path) -> None:
         click.echo(f"{one.table.name:24} {one.weight:<5g} {choices[one.table.name].reason}")
 
 
-@ngrams.command("remove", epilog=help_example("remove old-repo older-repo"))
+# --- Tables made anew, given away and removed --------------------------------------------------------------------
+
+
+@ngrams.command("rebuild", epilog=_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--model", "reader", metavar="M", help="Model that will use them (default: each table's own).")
+@click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
+@click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
+@with_settings
+def rebuild(
+    settings: Settings, names: tuple[str, ...], reader: str | None, fresh: bool, ends_with_input: bool
+) -> None:
+    """Rebuild tables from their repositories.
+
+    Each table keeps the options of its last build. Without NAME, the command rebuilds the tables that the model
+    cannot use: broken tables, old tables, and tables for another tokenizer. It keeps a table that serves another
+    model and builds a new one beside it.
+    """
+    from ngram_builders.registry.ngram_table import covering_tables, is_for_another_model
+    from ngram_builders.sources.rules.selection import Selection
+
+    if ends_with_input:
+        end_with_input()
+    registry = open_registry(settings)
+    tokens_of = cache(load_tokens)
+    built = failed = 0
+    for table in [registry.find(name) for name in dict.fromkeys(names)] if names else registry.tables():
+        model = reader or table.model or "starter"
+        is_beside = False
+        try:
+            if not names and not table.fault:
+                fingerprint = tokens_of(model).fingerprint
+                usable = [one for one in registry.tables() if one.fingerprint == fingerprint]
+                fits = bool(covering_tables(usable, table)) if reader else table.fingerprint == fingerprint
+                if fits or not (reader or table.roots):
+                    continue
+                is_beside = is_for_another_model(table, absolute_model_name(model), fingerprint)
+            _check_sources(table)
+            with progress() as report:
+                options = {"name": None if is_beside else table.name, "fresh": fresh}
+                for_model = dataclasses.replace(settings, model=model)
+                summary = build_table(for_model, table.roots, report, Selection.of(table.recipe), **options)
+            if is_beside and reader:
+                registry.assign_like(table.name, summary.name)
+            built += 1
+            click.echo(describe_build(summary))
+        except UserError as error:
+            failed += 1
+            print_status(f"{table.name} was not rebuilt: {error}")
+    if failed:
+        raise UserError(f"{failed} of {built + failed} tables could not be rebuilt, see above")
+    if not built:
+        click.echo(f"nothing to rebuild: every table can serve {reader or 'the model that it was built for'}")
+
+
+def _check_sources(table: NgramTable) -> None:
+    """UserError if the folders that a table was built from are not known or not there."""
+    if corpora := table.recipe.get("corpus"):
+        given = shlex.join(option for address in corpora for option in ("--corpus", str(address)))
+        model = shlex.quote(table.model or "starter")
+        command = f"spd-lsp build-ngrams {given} --name {table.name} --model {model}"
+        raise UserError(f"it was built from a corpus; run: {command}")
+    if table.is_imported:
+        raise UserError(
+            f"it was imported from {table.recipe['imported']}, without its sources; import one that was built "
+            f"with this model, or run: spd-lsp ngrams remove {table.name}"
+        )
+    if not table.roots:
+        raise UserError(table.fault or f"no repository is recorded for {table.name}; build it with build-ngrams")
+    if missing := missing_sources(table):
+        raise UserError(
+            f"its repository is no longer at {', '.join(map(str, missing))}; run: spd-lsp build-ngrams REPO "
+            f"--name {table.name} with its new place, or spd-lsp ngrams remove {table.name}"
+        )
+
+
+@ngrams.command("export", epilog=_example("export my-repo team.ngt"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Delete tables chosen with `use` without asking.")
+@click.argument("target", metavar="FILE | DIR", type=_PATH)
+@click.option("--replace", is_flag=True, help="Overwrite existing files.")
+@with_settings
+def export_tables(settings: Settings, names: tuple[str, ...], target: Path, replace: bool) -> None:
+    """Write tables to files that you can share.
+
+    A file holds the code as tokens. It names the model and the folders that the table was built from. It contains
+    no paths and no masked secrets. Share it only with people who may read the code. In a folder, each file is
+    called NAME.ngt.
+    """
+    from ngram_builders.registry.transfer import export_table
+    from ngram_builders.token_cache import read_indexed_files
+
+    if len(names) > 1 and not target.is_dir():
+        raise UserError(f"{target} is not a folder, and several tables need one; create it, or name another")
+    registry = open_registry(settings)
+    tables = [registry.find(name) for name in dict.fromkeys(names)]
+    for table in tables:
+        for file in export_table(registry, table.name, target, replace=replace):
+            click.echo(f"exported {table.name} to {file} ({megabytes(file.stat().st_size)})")
+        click.echo(f"anyone who has it can read the code of {format_count(table.files, 'file')}")
+        contents = read_indexed_files(table.paths, table.fingerprint)
+        if contents is not None and contents.is_old:
+            click.echo(f"its secrets were masked by older rules; first run: spd-lsp ngrams rebuild {table.name}")
+
+
+@ngrams.command("import", epilog=_example("import team.ngt --name team"))
+@click.argument("file", type=_PATH)
+@click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
+@click.option("--model", "reader", metavar="M", help="Refuse a table for another tokenizer than this model's.")
+@click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
+@with_settings
+def import_file(settings: Settings, file: Path, name: str | None, reader: str | None, replace: bool) -> None:
+    """Install a table from a file that `export` wrote.
+
+    The command verifies the file first.
+    """
+    from ngram_builders.registry.transfer import import_table
+
+    required = load_tokens(reader).fingerprint if reader else None
+    registry = open_registry(settings)
+    recipe = {"model": absolute_model_name(reader)} if reader else {}
+    imported = import_table(registry, file, name, fingerprint=required, replace=replace, recipe=recipe)
+    click.echo(_details(imported, registry.assignments()))
+    if not reader and imported.fingerprint != load_tokens(settings.model).fingerprint:
+        print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")
+
+
+@ngrams.command("remove", epilog=_example("remove old-repo older-repo"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Also delete tables chosen with `use`.")
 @with_settings
 def remove_tables(settings: Settings, names: tuple[str, ...], yes: bool) -> None:
     """Delete tables.
@@ -216,9 +393,8 @@ def remove_tables(settings: Settings, names: tuple[str, ...], yes: bool) -> None
     registry = open_registry(settings)
     for name in names:
         registry.find(name)
-    if not yes and (lines := "; ".join(assignment_lines(registry.assignments().only(names)))):
-        remedy = "to remove them all the same, add --yes"
-        ask(f"what you chose would be lost: {lines}", f"Remove {', '.join(names)}?", remedy)
+    if not yes and (lines := "; ".join(_assignment_lines(registry.assignments().only(names)))):
+        raise UserError(f"what you chose would be lost: {lines}; to remove them all the same, add --yes")
     for name in dict.fromkeys(names):
         registry.remove(name)
         click.echo(f"removed {name}")

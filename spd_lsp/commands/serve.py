@@ -13,8 +13,14 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
-from spd_lsp.command_options import Choices, model_options, print_status, setting_option, with_choices
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import (
+    Choices,
+    model_options,
+    open_registry,
+    print_status,
+    setting_option,
+    with_choices,
+)
 from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
 from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name

@@ -16,12 +16,6 @@ from spd_lsp.commands import index_folder
 from spd_lsp.commands.index_folder import _reason_not_to_build, _report_progress
 
 
-@pytest.fixture(autouse=True)
-def in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch):
-    """The limit is of the process' time: that of the tests may have run for long."""
-    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 1e9)
-
-
 def write(path: Path, text: str = "x = 1\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -49,14 +43,6 @@ def test_a_folder_is_large_from_a_number_of_files_or_bytes_on(folder: Path, monk
     monkeypatch.setattr(index_folder, "_MAX_BYTES", 20)
     large = "large", "it has more than 2 files, 0.0 kB, of source code"
     assert _reason_not_to_build(folder, Selection()) == large
-
-
-def test_a_folder_with_very_many_other_files_is_given_up(folder: Path, tmp_path: Path, monkeypatch: Any):
-    write(tmp_path / "photos" / "one.jpg")
-    write(tmp_path / "photos" / "two.jpg")
-    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 0.0)
-    assert _reason_not_to_build(tmp_path / "photos", Selection()) == ("skipped", "it holds no source code")
-    assert _reason_not_to_build(folder, Selection()) == ("large", "it has very many files")
 
 
 def test_progress_only_grows_and_in_steps_worth_showing(capsys: Any):

@@ -90,14 +90,6 @@ def test_json_output_has_the_same_facts(run, install, shop, data):
     assert "is broken" in run("ngrams", "show", "till", status=1)
 
 
-def test_use_reports_why_a_table_cannot_be_used(run, install, data):
-    install("gopher", language="go")
-    output = run("ngrams", "use", "gopher", "--language", "python")
-    assert "gopher serves no python files: it was built from go" in output
-    (data / "gopher" / "index.msgpack").write_bytes(b"??")
-    assert "gopher serves nothing until it is repaired" in run("ngrams", "use", "gopher=0.5", "--language", "go")
-
-
 def test_remove_removes_all_named_tables_or_none(run, install):
     install("a")
     install("b")

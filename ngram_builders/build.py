@@ -32,8 +32,6 @@ from ngram_builders.registry.ngram_table import (
 )
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.discovery import display_path, survey
-from ngram_builders.sources.filters import read_source_text
-from ngram_builders.sources.name_rules import INTERNAL
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
 from ngram_builders.token_cache import CACHE_FILE, FileState, TokenCache, remove_cache
 from ngram_builders.token_space import TokenSpace, with_boundaries
@@ -42,7 +40,6 @@ from ngram_builders.tokenized_files import (
     ReportProgress,
     TokenizedFiles,
     count_languages,
-    text_digest,
     tokenize_files,
 )
 
@@ -238,20 +235,3 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     own = (one for one in names if one in known.keys() - others and known[one].roots == folders)
     free = (one for one in names if one not in known or (not known[one].roots and one not in others))
     return next(chain(own, free), names[-1])
-
-
-def find_skipped(
-    roots: Sequence[Path], selection: Selection = EVERYTHING, report: ReportProgress = ignore_progress
-) -> dict[str, str]:
-    """Read all sources, and return what a build would skip, and why; a folder skipped as a whole is one entry."""
-    surveyed = survey(*roots, selection=selection)
-    skipped = {path: reason for path, reason in surveyed.skipped.items() if reason != INTERNAL}
-    known: set[bytes] = set()
-    for done, file in enumerate(surveyed.files, 1):
-        text, reason = read_source_text(file.path)
-        digest = text_digest(text.encode())
-        if reason := reason or (DUPLICATE if digest in known else None):
-            skipped[file.path] = reason
-        known.add(digest)
-        report("files", done, len(surveyed.files))
-    return skipped

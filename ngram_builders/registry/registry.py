@@ -20,7 +20,7 @@ from typing import Any
 import platformdirs
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.assignments import Assignment, Assignments, Choice, choices_for, read_assignments
+from ngram_builders.registry.assignments import Assignment, Assignments, read_assignments, weights_for
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     TABLE_PATTERN,
@@ -171,11 +171,6 @@ class Registry:
         """Serve a language's files from these tables as well, anywhere; an empty assignment undoes it."""
         self._assign("languages", check_language(language) if weights else language, weights)
 
-    def assign_like(self, name: str, model_name: str) -> None:
-        """Have a table of another model serve wherever this one was chosen to."""
-        with self._writing():
-            self._write_assignments(self.assignments().with_alias(name, self.find(model_name).name))
-
     def _assign(self, kind: str, user: str, weights: Sequence[tuple[str, float | None]]) -> None:
         """Record what serves a workspace or language; UserError if there is no such table."""
         assignment: Assignment = {self.find(name).name: weight for name, weight in weights}
@@ -201,13 +196,9 @@ class Registry:
 
         While nothing is rebuilt this costs no more than generation().
         """
-        tables, _ = self._read_state()
-        return [(tables[name], choice.weight) for name, choice in self.choices_for(file, language).items()]
-
-    def choices_for(self, file: Path | None, language: str | None) -> dict[str, Choice]:
-        """The same by name, with why each of them serves the file."""
         tables, assignments = self._read_state()
-        return choices_for(assignments, tables, file and file.resolve(), language)
+        weights = weights_for(assignments, tables, file and file.resolve(), language)
+        return [(tables[name], weight) for name, weight in weights.items()]
 
     def _read_state(self) -> tuple[dict[str, NgramTable], Assignments]:
         """The registry's state, read again only when something changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -38,7 +38,6 @@ _PATH = click.Path(path_type=Path)
 @model_option("Model that will read the table.")
 @click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--replace", is_flag=True, help="Replace a table of the same name from another repository.")
-@click.option("--list-skipped", is_flag=True, help="List the skipped files and build nothing.")
 @click.option("--why", metavar="FILE", type=_PATH, help="Explain why FILE is included or skipped.")
 @click.option("--corpus", "corpora", multiple=True, metavar="ADDRESS", help="Build from a corpus. Repeatable.")
 @click.option(
@@ -60,7 +59,6 @@ def build_ngrams(
     exclude: tuple[str, ...],
     fresh: bool,
     replace: bool,
-    list_skipped: bool,
     why: Path | None,
     corpora: tuple[str, ...],
     **tasks: Any,
@@ -74,7 +72,7 @@ def build_ngrams(
     from ngram_builders.sources.rules.selection import Selection
 
     corpora = tuple(one if ":" in one else os.path.abspath(one) for one in corpora)  # noqa: PTH100, patterns too
-    if corpora and any((repos, language, include, exclude, list_skipped, why, fresh)):
+    if corpora and any((repos, language, include, exclude, why, fresh)):
         raise UserError("--corpus takes no REPO, nor options that choose files; leave them out")
     if not corpora and (given := [option for option in tasks if tasks[option]]):
         raise UserError(f"--{given[0]} is for --corpus; add --corpus ADDRESS")
@@ -86,21 +84,18 @@ def build_ngrams(
     if why is not None:
         click.echo(_explain(why, repos, selection))
         return
-    if name and not (list_skipped or replace):
+    if name and not replace:
         _check_replacement(settings, name, repos, corpora)
     try:
         with progress() as report:
-            if list_skipped:
-                output = "\n".join(_list_skipped(repos, selection, report))
-            elif corpora:
+            if corpora:
                 output = _build_corpora(settings, corpora, report, name, **tasks)
             else:
                 output = describe_build(build_table(settings, repos, report, selection, name=name, fresh=fresh))
     except KeyboardInterrupt:
         print_status("interrupted: the table is unchanged; run the same command to continue")
         sys.exit(130)
-    if output:
-        click.echo(output)
+    click.echo(output)
 
 
 def build_table(
@@ -143,17 +138,15 @@ def _make_encoder(model: str) -> Callable[[Sequence[str]], Iterable[Sequence[int
 
 
 def _check_replacement(settings: Settings, name: str, repos: Sequence[Path], corpora: Sequence[str]) -> None:
-    """UserError if the name is that of a table from other sources, none of which has moved."""
+    """UserError if the name is that of a table with none of these sources, which would be lost."""
     table = next((one for one in open_registry(settings).tables() if one.name == name), None)
-    if table is None or (table.fault and not table.roots):
+    if table is None or table.fault:
         return
-    named = {path for repo in repos for path in (repo.resolve(), repo.absolute())}
-    known = table.recipe.get("corpus", [])
-    if any(root in named or not root.exists() for root in table.roots) or (corpora and known == list(corpora)):
-        return
-    source = ", ".join(map(str, (*table.roots, *known))) or table.recipe.get("imported") or "elsewhere"
-    remedy = "choose another name with --name, or add --replace"
-    raise UserError(f"the table {name} is from {source} and would be replaced; {remedy}")
+    sources = [*map(str, table.roots), *table.recipe.get("corpus", ())]
+    if {*corpora, *(str(repo.resolve()) for repo in repos)}.isdisjoint(sources):
+        source = ", ".join(sources) or table.recipe.get("imported") or "elsewhere"
+        remedy = "choose another name with --name, or add --replace"
+        raise UserError(f"the table {name} is from {source} and would be replaced; {remedy}")
 
 
 def describe_build(summary: BuildSummary) -> str:
@@ -175,18 +168,6 @@ def describe_build(summary: BuildSummary) -> str:
     skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.skipped.items()))
     lines += [f"skipped: {skipped or 'nothing'}", f"table: {summary.path}"]
     return "\n".join([*lines, f"note: {summary.problem}"] if summary.problem else lines)
-
-
-def _list_skipped(repos: Sequence[Path], selection: Selection, report: ReportProgress) -> Iterator[str]:
-    """Yield a line for each skipped file: path, tab, reason."""
-    from ngram_builders.build import find_skipped
-    from ngram_builders.sources.discovery import display_path
-
-    skipped = find_skipped(repos, selection, report)
-    here = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
-    for path in sorted(skipped, key=os.fsencode):
-        end = os.sep if os.path.isdir(path) and not os.path.islink(path) else ""  # noqa: PTH112, PTH114
-        yield f"{display_path(path.removeprefix(here) + end)}\t{skipped[path]}"
 
 
 def _explain(file: Path, repos: Sequence[Path], selection: Selection) -> str:

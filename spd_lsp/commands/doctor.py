@@ -1,21 +1,17 @@
-"""The command `doctor`: what is wrong with an installation, and how to fix it. Each check yields lines."""
+"""The command `doctor`: checks an installation and says how to fix it. Each check yields findings."""
 
 from __future__ import annotations
 
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
 from spd_lsp import __version__
 from spd_lsp.command_options import Choices, model_options, open_registry, with_choices
 from spd_lsp.commands.ngrams import megabytes, missing_sources
@@ -58,7 +54,7 @@ def doctor(choices: Choices) -> None:
 
 
 def _check_choices(choices: Choices) -> Iterator[Finding]:
-    """What is wrong in the configuration file, and where each value came from that is not the default."""
+    """The problems in the configuration file, and the source of each value that is not the default."""
     for problem in choices.problems:
         yield Finding("configuration", problem, is_error=True)
     if not choices.problems:
@@ -67,11 +63,6 @@ def _check_choices(choices: Choices) -> Iterator[Finding]:
     for name, origin in choices.origins.items():
         if (value := getattr(choices.settings, name)) != FIELDS[name].default:
             yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")
-    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *Settings().disabled_languages}
-    for language in choices.settings.disabled_languages:
-        if language.casefold() not in known and (near := get_close_matches(language.casefold(), known, 1, 0.8)):
-            text = f"no language is called {language!r}; did you mean {near[0]!r}?"
-            yield Finding("disabled-languages", text, is_error=True)
 
 
 def _diagnose(settings: Settings) -> Iterator[Finding]:
@@ -79,7 +70,11 @@ def _diagnose(settings: Settings) -> Iterator[Finding]:
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
     yield Finding("spd-lsp", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
-    yield Finding("packages", ", ".join(_versions()))
+    versions = []
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    yield Finding("packages", ", ".join(versions))
     try:
         tokens = ModelTokenizer(locate(settings.model), settings.fill_format)
     except UserError as error:
@@ -88,12 +83,6 @@ def _diagnose(settings: Settings) -> Iterator[Finding]:
     yield check_model(settings, lambda settings: load_completer(settings, lambda text: None))
     yield fill_format(tokens)
     yield from check_tables(settings, tokens.fingerprint)
-
-
-def _versions() -> Iterator[str]:
-    for name in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            yield f"{name} {version(name)}"
 
 
 def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
@@ -116,7 +105,7 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 
 def fill_format(tokens: ModelTokenizer) -> Finding:
-    """How the text right of the cursor enters the prompt."""
+    """The prompt format for the text right of the cursor."""
     from spd_lsp.completion.fill_formats import untrained_format
 
     subject = "fill in the middle"
@@ -140,7 +129,7 @@ def check_tables(settings: Settings, fingerprint: str) -> Iterator[Finding]:
     if missing := registry.assignments().names() - {table.name for table in tables}:
         text = f"in use but missing: {', '.join(sorted(missing))}; to stop using them, run: spd-lsp ngrams unuse"
         yield Finding("n-grams in use", text, is_error=True)
-    yield _check_data_folder(registry.folder)
+    yield Finding("data folder", str(registry.folder))
 
 
 def _check_table(table: NgramTable, tables: Sequence[NgramTable], model: str, fingerprint: str) -> Finding:
@@ -167,20 +156,8 @@ def _check_table(table: NgramTable, tables: Sequence[NgramTable], model: str, fi
             Table.open(path).verify()
     except UserError as error:
         return Finding(subject, str(error), is_error=True)
-    files = f" in {len(table.paths)} files" if len(table.paths) > 1 else ""
-    text = f"{table.tokens:,} tokens, {megabytes(table.size)}{files}, checksums match"
+    text = f"{table.tokens:,} tokens, {megabytes(table.size)}, checksums match"
     if gone := missing_sources(table):
         where = ", ".join(map(str, gone))
         text += f"; its repository {where} is gone, see spd-lsp ngrams remove {table.name}"
     return Finding(subject, text)
-
-
-def _check_data_folder(folder: Path) -> Finding:
-    """Whether `build-ngrams` could write here. Nothing is left behind."""
-    try:
-        existing = next(path for path in (folder, *folder.parents) if path.exists())
-        with tempfile.TemporaryFile(dir=existing):
-            return Finding("data folder", str(folder))
-    except OSError as error:
-        text = f"cannot write to {folder}: {error.strerror}; choose another folder with --data-dir"
-        return Finding("data folder", text, is_error=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ngram_builders.errors import UserError
-from spd_lsp.command_options import load_tokens, model_option, open_registry, print_status, with_settings
+from spd_lsp.command_options import load_tokens, open_registry, print_status, with_settings
 from spd_lsp.commands.build_ngrams import build_table, describe_build
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.ngrams.background_process import end_with_input
@@ -159,8 +157,8 @@ def use(settings: Settings, names: tuple[str, ...], workspace: Path | None, lang
     for its language.
 
     WEIGHT, above 0 and at most 1, sets how strongly a table influences completions. The default is 0.7 in folders
-    that the table was built from and 0.3 elsewhere. `ngrams which` shows the weights. A new choice replaces
-    the earlier one. `ngrams unuse` undoes it.
+    that the table was built from and 0.3 elsewhere. A new choice replaces the earlier one. `ngrams unuse` undoes
+    it.
     """
     _choose(open_registry(settings), names, workspace, language)
 
@@ -230,31 +228,6 @@ def _weights(assignment: Assignment) -> str:
     )
 
 
-@ngrams.command("which", epilog=_example("which src/app.py"))
-@click.argument("file", type=_PATH)
-@model_option("Model that completes the file.")
-@with_settings
-def which(settings: Settings, file: Path) -> None:
-    """Show the tables and weights that apply to a file, and why."""
-    from spd_lsp.completion.exclusions import exclusion_reason, language_id
-    from spd_lsp.ngrams.serving_tables import ServingTables
-
-    registry = open_registry(settings)
-    language = language_id(file)
-    model = absolute_model_name(settings.model)
-    serving = ServingTables(registry, load_tokens(model).fingerprint, model=model)
-    serving.mixture_for(file.absolute(), language)
-    if reason := exclusion_reason(file, settings):
-        print_status(f"nothing is completed in {file}: {reason}")
-    for problem in serving.problems:
-        print_status(problem)
-    if not serving.tables:
-        raise UserError(f"no n-gram table serves {file}; run: spd-lsp build-ngrams {file.absolute().parent}")
-    choices = registry.choices_for(file, language)
-    for one in serving.tables:
-        click.echo(f"{one.table.name:24} {one.weight:<5g} {choices[one.table.name].reason}")
-
-
 # --- Tables made anew, given away and removed --------------------------------------------------------------------
 
 
@@ -269,66 +242,37 @@ def rebuild(
 ) -> None:
     """Rebuild tables from their repositories.
 
-    Each table keeps the options of its last build. Without NAME, the command rebuilds the tables that the model
-    cannot use: broken tables, old tables, and tables for another tokenizer. It keeps a table that serves another
-    model and builds a new one beside it.
+    Each table keeps the options of its last build. Without NAME, the command rebuilds all tables that were built
+    from repositories. With --model, it keeps the tables of other models and builds new ones beside them, unless
+    you name them.
     """
-    from ngram_builders.registry.ngram_table import covering_tables, is_for_another_model
     from ngram_builders.sources.rules.selection import Selection
 
     if ends_with_input:
         end_with_input()
     registry = open_registry(settings)
-    tokens_of = cache(load_tokens)
-    built = failed = 0
-    for table in [registry.find(name) for name in dict.fromkeys(names)] if names else registry.tables():
+    tables = [registry.find(name) for name in dict.fromkeys(names)]
+    tables = tables or [table for table in registry.tables() if table.roots]
+    if not tables:
+        click.echo("no table was built from a repository; run: spd-lsp build-ngrams REPO")
+    failed = 0
+    for table in tables:
         model = reader or table.model or "starter"
-        is_beside = False
+        is_beside = not names and table.model not in ("", absolute_model_name(model))
         try:
-            if not names and not table.fault:
-                fingerprint = tokens_of(model).fingerprint
-                usable = [one for one in registry.tables() if one.fingerprint == fingerprint]
-                fits = bool(covering_tables(usable, table)) if reader else table.fingerprint == fingerprint
-                if fits or not (reader or table.roots):
-                    continue
-                is_beside = is_for_another_model(table, absolute_model_name(model), fingerprint)
-            _check_sources(table)
+            if not table.roots:
+                remedy = f"build or import it again, or run: spd-lsp ngrams remove {table.name}"
+                raise UserError(table.fault or f"it was not built from repositories; {remedy}")
             with progress() as report:
                 options = {"name": None if is_beside else table.name, "fresh": fresh}
                 for_model = dataclasses.replace(settings, model=model)
                 summary = build_table(for_model, table.roots, report, Selection.of(table.recipe), **options)
-            if is_beside and reader:
-                registry.assign_like(table.name, summary.name)
-            built += 1
             click.echo(describe_build(summary))
         except UserError as error:
             failed += 1
             print_status(f"{table.name} was not rebuilt: {error}")
     if failed:
-        raise UserError(f"{failed} of {built + failed} tables could not be rebuilt, see above")
-    if not built:
-        click.echo(f"nothing to rebuild: every table can serve {reader or 'the model that it was built for'}")
-
-
-def _check_sources(table: NgramTable) -> None:
-    """UserError if the folders that a table was built from are not known or not there."""
-    if corpora := table.recipe.get("corpus"):
-        given = shlex.join(option for address in corpora for option in ("--corpus", str(address)))
-        model = shlex.quote(table.model or "starter")
-        command = f"spd-lsp build-ngrams {given} --name {table.name} --model {model}"
-        raise UserError(f"it was built from a corpus; run: {command}")
-    if table.is_imported:
-        raise UserError(
-            f"it was imported from {table.recipe['imported']}, without its sources; import one that was built "
-            f"with this model, or run: spd-lsp ngrams remove {table.name}"
-        )
-    if not table.roots:
-        raise UserError(table.fault or f"no repository is recorded for {table.name}; build it with build-ngrams")
-    if missing := missing_sources(table):
-        raise UserError(
-            f"its repository is no longer at {', '.join(map(str, missing))}; run: spd-lsp build-ngrams REPO "
-            f"--name {table.name} with its new place, or spd-lsp ngrams remove {table.name}"
-        )
+        raise UserError(f"{failed} of {len(tables)} tables could not be rebuilt, see above")
 
 
 @ngrams.command("export", epilog=_example("export my-repo team.ngt"))

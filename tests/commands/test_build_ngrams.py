@@ -46,9 +46,6 @@ def test_another_repositorys_table_is_replaced_only_if_asked_for(run, shop, tmp_
     run(shop, "--name", "mine")  # and one less
     run(bank, "--name", "mine", "--replace")
     assert registry.find("mine").roots == (bank,)
-    bank.rename(tmp_path / "moved")
-    run(tmp_path / "moved", "--name", "mine")
-    assert registry.find("mine").roots == (tmp_path / "moved",)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +114,6 @@ def test_a_harmless_failure_is_reported_as_a_note(run, shop, data):
     run(shop)
     (data / "shop" / "tokens.sqlite").write_bytes(b"damaged " * 2000)
     assert re.search(r"note: cannot use the cached tokens in .*started a new cache", run(shop))
-
-
-def test_skipped_files_are_listed_with_their_reasons_and_nothing_is_built(run, shop, data, monkeypatch):
-    (shop / "copy.py").write_bytes((shop / "shop.py").read_bytes())
-    (shop / "deps" / "tcl").mkdir(parents=True)
-    for name in ("deps/tcl/a.c", "deps/tcl/license.terms", "odd\n\tname.md"):
-        (shop / name).write_text("x\n")
-    monkeypatch.chdir(shop)
-    listed = run(".", "--list-skipped").splitlines()
-    assert listed == [
-        ".env\tsecret",
-        ".gitignore\tnot source code",
-        "deps/tcl/\tvendored",
-        "odd\\n\\tname.md\tnot source code",
-        "private.py\tignored by .gitignore",
-        "shop.py\tduplicate",
-    ]
-    assert "vendored" not in run(".", "--list-skipped", "--include", "deps/")
-    assert not data.exists()
 
 
 def test_what_a_user_chose_to_count_is_recorded_and_counted_again(run, invoke, shop, registry):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from ngram_builders.errors import UserError
 from spd_lsp import __version__
 from spd_lsp.command_options import Choices, print_status
 from spd_lsp.config_file import config_path, read_config
-from spd_lsp.output.terminal import guard_output
+from spd_lsp.output.printable import guard_output
 from spd_lsp.settings import Settings, expand_home
 
 _COMMANDS = {  # the module and its function, and what that says of itself first
@@ -44,10 +43,8 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
-            _discard_output()
-            remedy = "raise the limit (`ulimit -f`)" if error.errno == errno.EFBIG else "make room"
-            print_status(f"Error: cannot write: {error.strerror}; {remedy}, or write elsewhere")
-            sys.exit(1)
+            print_status(f"Error: cannot write: {error.strerror}; make room, or write elsewhere")
+            os._exit(1)  # Python would write the rest at exit, and fail again
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command to run, imported now."""
@@ -70,14 +67,6 @@ class Commands(click.Group):
             if not (remedy := remedy_for(error.name)):
                 raise
             raise click.ClickException(remedy) from error
-
-
-def _discard_output() -> None:
-    """Discard what standard output cannot write: Python would try again, and fail, at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(

@@ -12,8 +12,7 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import Choices, print_status
-from spd_lsp.config_file import config_path, read_config
+from spd_lsp.command_options import Choices, config_path, print_status, read_config
 from spd_lsp.output.printable import guard_output
 from spd_lsp.settings import Settings, expand_home
 

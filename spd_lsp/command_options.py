@@ -1,20 +1,28 @@
-"""What commands of several rooms share: options, the settings that these make, and messages of progress."""
+"""The settings of commands: from the configuration file, environment variables and options; and what they open.
+
+The file holds settings of commands and the server, in kebab-case as in ruff.toml and uv.toml.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import platformdirs
 from click.core import ParameterSource
 
-from spd_lsp.settings import FIELDS, Settings, invalid_reason
+from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
 
 if TYPE_CHECKING:
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.tokenizer import ModelTokenizer
+
+
+_KEYS = {name.replace("_", "-"): field for name, field in FIELDS.items()}
 
 
 class _ConfigError(click.ClickException):
@@ -40,6 +48,34 @@ class Choices(NamedTuple):
                 is_variable = source is ParameterSource.ENVIRONMENT
                 origins[name] = str(option.envvar) if is_variable else max(option.opts, key=len)
         return Choices(Settings(**settings), origins, self.problems)
+
+
+def config_path() -> Path:
+    """Where the file is, if there is one. Example: `~/.config/spd-lsp/config.toml` on Linux."""
+    return platformdirs.user_config_path("spd-lsp", appauthor=False) / "config.toml"
+
+
+def read_config() -> tuple[dict[str, Any], list[str]]:
+    """The valid settings in the file by their fields' names, and what is wrong with the others."""
+    path = config_path()
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin with a mark
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, []
+    except OSError as error:
+        return {}, [f"cannot read {path}: {error.strerror}; make it readable, or delete it"]
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
+        return {}, [f"{path} must be TOML, such as `drafts = 5`, but is not: {error}"]
+    valid: dict[str, Any] = {}
+    problems = []
+    for key, value in written.items():
+        if key not in _KEYS:
+            problems.append(f"{path}: unknown setting {key!r}{hint(key, _KEYS)}")
+        elif reason := invalid_reason(_KEYS[key], value):
+            problems.append(f"{path}: {key!r} {reason}")
+        else:
+            valid[_KEYS[key].name] = converted(value, _KEYS[key].default)
+    return valid, problems
 
 
 def with_choices(command: Callable[..., None]) -> Callable[..., None]:

@@ -30,6 +30,7 @@ _PROSE_LANGUAGES = (
 )  # fmt: skip
 
 
+_KINDS = {bool: "true or false", int: "an integer", float: "a number", tuple: "a list of strings", str: "a string"}
 _ABOUT: dict[str, Any] = {
     "low": None,
     "high": None,
@@ -96,10 +97,7 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.02,
-        "minimum probability of the first completion while you type",
-        low=0.0,
-        high=1.0,
+        0.02, "minimum probability of the first completion while you type", low=0.0, high=1.0
     )
     automatic: bool = _setting(True, "offer completions while you type; `false`: only on request")
     delay: int = _setting(0, "while you type, wait this many milliseconds for another key", low=0, high=10_000)
@@ -109,9 +107,7 @@ class Settings:
         True, "after two similar edits, propose the same change at other places in the file"
     )
     disabled_languages: tuple[str, ...] = _setting(
-        _PROSE_LANGUAGES,
-        "languages without completions, such as `Python` or `shellscript`",
-        workspace=True,
+        _PROSE_LANGUAGES, "languages without completions, such as `Python` or `shellscript`", workspace=True
     )
     indexing: str = _setting(
         "folders",
@@ -148,28 +144,15 @@ class Settings:
         0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0, in_editors=False
     )
     temperature: float = _setting(
-        1.0,
-        "temperature of the model's probabilities; nothing is sampled",
-        low=0.001,
-        high=10.0,
-        in_editors=False,
+        1.0, "temperature of the model's probabilities; nothing is sampled", low=0.001, high=10.0, in_editors=False
     )
     candidates: int = _setting(
         20, "number of tokens that the model proposes at each step", low=1, high=1000, in_editors=False
     )
     ngram_weight: float = _setting(
-        1.0,
-        "how strongly your code influences completions; 0: not at all",
-        low=0.0,
-        high=100.0,
+        1.0, "how strongly your code influences completions; 0: not at all", low=0.0, high=100.0
     )
-    max_order: int = _setting(
-        6,
-        "length of the longest n-gram, in tokens",
-        low=2,
-        high=6,
-        in_editors=False,
-    )
+    max_order: int = _setting(6, "length of the longest n-gram, in tokens", low=2, high=6, in_editors=False)
     fill_format: str = _setting(
         "auto",
         "prompt format of the text after the cursor: `auto`, a model family's (`spd-lsp doctor` names it), "
@@ -233,19 +216,17 @@ def expand_home(path: str) -> str:
         return path
 
 
-def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None:
+def invalid_reason(setting: dataclasses.Field[Any], value: Any) -> str | None:
     """Why a setting cannot have this value, or None. Example: `must be from 1 to 16, not 0`."""
     kind, about = type(setting.default), setting.metadata
-    types = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a number",
-        tuple: "a list of strings",
-        str: "a string",
-    }
+    if kind is tuple:
+        is_kind = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    else:  # as JSON writes it; a bool is an int in Python
+        is_kind = isinstance(value, (int, float) if kind is float else kind)
+        is_kind = is_kind and isinstance(value, bool) == (kind is bool)
     expected = ""
-    if not _has_type(kind, value):
-        expected = types[kind]
+    if not is_kind:
+        expected = _KINDS[kind]
     elif about["choices"] and value not in about["choices"]:
         expected = f"one of {', '.join(about['choices'])}"
     elif not about["is_valid"](value):
@@ -253,10 +234,3 @@ def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None
     elif about["low"] is not None and not about["low"] <= value <= about["high"]:
         expected = f"from {about['low']} to {about['high']}"
     return f"must be {expected}, not {value!r}" if expected else None
-
-
-def _has_type(kind: type, value: Any) -> bool:
-    """Whether a value is one of a type as JSON writes it."""
-    if kind is tuple:
-        return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-    return isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from spd_lsp import config_file
+from spd_lsp import command_options
 from spd_lsp.cli import main
-from spd_lsp.config_file import config_path, read_config
+from spd_lsp.command_options import config_path, read_config
 from tests.lsp.test_server_process import process
 
 CODE = "title = 1\ntitles = [title]\ntitled = titles\nprint(ti"  # n-grams alone complete it
@@ -22,7 +22,7 @@ CODE = "title = 1\ntitles = [title]\ntitled = titles\nprint(ti"  # n-grams alone
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The configuration file of a user who has none yet."""
-    monkeypatch.setattr(config_file.platformdirs, "user_config_path", lambda name, appauthor: tmp_path / name)
+    monkeypatch.setattr(command_options.platformdirs, "user_config_path", lambda name, appauthor: tmp_path / name)
     config_path().parent.mkdir()
     return config_path()
 

@@ -13,10 +13,9 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import Choices, model_options, open_registry, with_choices
+from spd_lsp.command_options import Choices, config_path, model_options, open_registry, with_choices
 from spd_lsp.commands.ngrams import megabytes, missing_sources
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name, locate
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import FIELDS, Settings

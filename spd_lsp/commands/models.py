@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.command_options import config_path
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.config_file import config_path
 from spd_lsp.extras import install_command, missing_for_models
 from spd_lsp.models.checkpoint.download import fetch, list_files
 from spd_lsp.models.checkpoint.gguf_parts import whole_name

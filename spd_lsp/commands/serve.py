@@ -15,6 +15,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.command_options import (
     Choices,
+    config_path,
     model_options,
     open_registry,
     print_status,
@@ -22,7 +23,6 @@ from spd_lsp.command_options import (
     with_choices,
 )
 from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
-from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.settings import Settings
 

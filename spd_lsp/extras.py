@@ -20,7 +20,7 @@ def install_command(extra: str = "") -> str:
 
 
 def missing_for_models() -> str:
-    """Name the packages that models in Hugging Face folders need and lack, and the remedy; "" if there are none."""
+    """The packages that models in Hugging Face folders lack, and the remedy, in a sentence; "" if none."""
     missing = [name for name in MODELS if find_spec(name) is None]
     needs = f"needs {' and '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed"
     return f"{needs}; run: {install_command('models')}" if missing else ""

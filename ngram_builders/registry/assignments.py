@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, GUEST_WEIGHT, NgramTable
+from ngram_builders.index.mixture import DEFAULT_WEIGHT
+from ngram_builders.registry.ngram_table import GUEST_WEIGHT, NgramTable
 from ngram_builders.scratch import read_record
 from ngram_builders.sources.language_ids import related_languages
 

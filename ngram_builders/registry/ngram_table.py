@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.mixture import DEFAULT_WEIGHT
 from ngram_builders.index.table_file import TableError, read_summary
 from ngram_builders.scratch import RECORD_ERRORS, read_chunks, read_record
 from ngram_builders.sources.rules.selection import Selection
 
-DEFAULT_WEIGHT = 0.7  # of a table where it was built; measured from 0.5 to 0.9, flat around this
 GUEST_WEIGHT = 0.3  # of a table elsewhere, unless a person gives another
 INDEX_FILE = "index.msgpack"
 TABLE_PATTERN = "table-*.ngt"

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Pool, Signed
 from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Pool, Signed
 from ngram_builders.index.table_file import Table, TableError
 from ngram_builders.registry.ngram_table import (
-    DEFAULT_WEIGHT,
     NgramTable,
     covering_tables,
     mismatch_message,
@@ -24,10 +23,10 @@ from ngram_builders.registry.ngram_table import (
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.ngrams.background_process import Rebuilder, outdated_message
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument, real_path
 from spd_lsp.ngrams.open_files import OpenFiles
 from spd_lsp.ngrams.table_files import TableFiles
+from spd_lsp.settings import Settings
 
 OPEN_FILES = "open files"  # the name under which their counts are listed beside the tables
 
@@ -41,6 +40,11 @@ def _label(table: NgramTable, file: Path | None, holder: object) -> str:
     root = next((root for root in table.roots if path.is_relative_to(root)), path.parent)
     is_own = file is not None and Path(real_path(file)).is_relative_to(root)
     return path.relative_to(root).as_posix() if is_own else f"{table.name}: {path.relative_to(root).as_posix()}"
+
+
+def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+    """Return the mixture with the weight and the longest order of the settings."""
+    return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
 
 
 class ServingTable(NamedTuple):

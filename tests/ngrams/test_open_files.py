@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.index.query import ORDERS, Signed
+from ngram_builders.index.mixture import ORDERS, Signed
 from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import decode_source

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Signed
 from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Signed
 from ngram_builders.index.suffix_array import build_suffix_array
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.text_encoder import TextEncoder
 
 PRIORS = ("none", "file", "repository", "repository+file")

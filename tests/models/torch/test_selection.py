@@ -7,13 +7,12 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.logits import Wanted, top
 from spd_lsp.models.torch import engine as module
 from spd_lsp.models.torch.engine import TransformersEngine, answers
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
 from tests.models.networks import random_network
 

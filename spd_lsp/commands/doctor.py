@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,6 @@ from spd_lsp.settings import FIELDS, Settings
 
 if TYPE_CHECKING:
     from ngram_builders.registry.ngram_table import NgramTable
-    from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _PACKAGES = ("xllamacpp", "torch", "transformers", "tokenizers", "tree-sitter", "numpy")
@@ -79,16 +78,16 @@ def _diagnose(settings: Settings) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("model", str(error), is_error=True)
         return
-    yield check_model(settings, lambda settings: load_completer(settings, lambda text: None))
+    yield check_model(settings)
     yield fill_format(tokens)
     yield from check_tables(settings, tokens.fingerprint)
 
 
-def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
+def check_model(settings: Settings) -> Finding:
     """Load the model and complete one line of code."""
     started = time.perf_counter()
     try:
-        completer = load(settings)
+        completer = load_completer(settings, lambda text: None)
     except UserError as error:
         return Finding("model", str(error), is_error=True)
     load_seconds = time.perf_counter() - started

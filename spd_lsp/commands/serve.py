@@ -1,4 +1,4 @@
-"""The command `serve`: the language server for one editor, or for any number of them, or the same over HTTP."""
+"""The command `serve`: the language server for one editor or several, or completions over HTTP."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ def serve(
     from spd_lsp.lsp.transport.access import socket_path
     from spd_lsp.lsp.transport.serve import serve_stdio
 
-    settings = dataclasses.replace(choices.settings, model=absolute_model_name(choices.settings.model))
-    fixed = {name for name, origin in choices.origins.items() if origin != str(config_path())}
-    problems = [f"{problem}; ignored" for problem in choices.problems]
     if (stdio, socket is not None, http is not None).count(True) > 1:
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if metrics is not None and socket is None:
         raise UserError("--metrics belongs to --socket; `serve --http` has /metrics itself")
+    settings = dataclasses.replace(choices.settings, model=absolute_model_name(choices.settings.model))
+    fixed = {name for name, origin in choices.origins.items() if origin != str(config_path())}
+    problems = [f"{problem}; ignored" for problem in choices.problems]
     if problems and (http is not None or socket is not None):
         print_status("\n".join(problems))
     if http is not None:
         return _serve_http(settings, http, verbose)
     path = None if socket is None else socket_path(socket)
     os.chdir(NEUTRAL_CWD)  # relative entries of a search path must not mean the folder that the user opened
-    if path is None:
-        if sys.stdin.isatty():
-            print_status("waiting for an editor, which starts this command itself; Ctrl+C ends it")
-        server = create_server(load_completer, settings, fixed, stand_in=load_stand_in, prepare=prepare)
-        server.configuration.problems += problems
-        sys.exit(serve_stdio(server, verbose=verbose))
-    command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
-    announcement = f"listening at {path}; editors run: {command}"
-    return _serve_socket(settings, fixed.union(_SHARED_SETTINGS), path, metrics, announcement, verbose)
+    if path is not None:
+        command = f"spd-lsp connect {path}" if socket else "spd-lsp connect"
+        announcement = f"listening at {path}; editors run: {command}"
+        return _serve_socket(settings, fixed.union(_SHARED_SETTINGS), path, metrics, announcement, verbose)
+    if sys.stdin.isatty():
+        print_status("waiting for an editor, which starts this command itself; Ctrl+C ends it")
+    server = create_server(load_completer, settings, fixed, stand_in=load_stand_in, prepare=prepare)
+    server.configuration.problems += problems
+    sys.exit(serve_stdio(server, verbose=verbose))
 
 
 def _serve_socket(
@@ -92,19 +92,19 @@ def _serve_socket(
 
     shared = SharedModel(open_model)
     load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))
-    counted = None
+    on_answer = None
+
+    def make_server() -> Session:
+        server = create_server(load, settings, fixed)
+        server.on_answer = on_answer
+        return server
+
+    editors = Sessions(make_server)
     if metrics is not None:
         from spd_lsp.http.metrics import Metrics
 
         counted = Metrics()
-
-    def make_server() -> Session:
-        server = create_server(load, settings, fixed)
-        server.on_answer = counted.note_answer if counted else None
-        return server
-
-    editors = Sessions(make_server)
-    if metrics is not None and counted is not None:
+        on_answer = counted.note_answer
         counted.watch_sessions(lambda: editors.open)
         announcement += f"\nmetrics at {counted.serve(metrics)}"
     serve_many(path, editors, partial(print_status, announcement), verbose=verbose)

@@ -88,7 +88,7 @@ class OpenFiles:
             if len(files) > MAX_CHANGED_FILES:
                 table.scan_soon()
             else:
-                self._work.append(table.read_reported([real_path(file) for file in files]))
+                self._work.append(table.read([real_path(file) for file in files]))
 
     # Queries.
 

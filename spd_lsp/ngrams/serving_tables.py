@@ -83,8 +83,6 @@ class ServingTables:
         self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language; None: look again
         self._generation: Hashable = None  # of the registry, when the tables were looked up
         self._opened: dict[Path, Table | None] = {}
-        self._pools: list[Pool] = []  # as mixed
-        self._mixture: Mixture | None = None
 
     def serve(self, document: OpenDocument, cursor: int) -> Mixture | None:
         """Bring the counts up to date, and return what serves a document at the cursor.
@@ -101,38 +99,31 @@ class ServingTables:
         if self._asked != (file, language):
             self.tables = self._tables_for(file, language)
             self._asked = file, language
-            self._pools = []
         pools: list[Pool] = [
             (*(Signed(file.array) for file in one.files), *(one.sources.differences() if one.sources else ()))
             for one in self.tables
         ]
         names = [one.table.name for one in self.tables]
         weights = [one.weight for one in self.tables]
-        if self.open_files and (opened := self.open_files.arrays(language)):
-            pools.append(opened)
-            names.append(OPEN_FILES)
-            weights.append(DEFAULT_WEIGHT)
-        if pools != self._pools:
-            self._pools = pools
-            self._mixture = Mixture(pools, weights, names, texts=self._searched_texts(file, language))
-        return self._mixture if pools else None
+        texts: list[SearchedTexts] = []  # to copy from
+        if self.open_files:
+            for one in self.tables:
+                if one.sources:
+                    shards = [shard.array for shard in one.files]
+                    label = partial(_label, one.table, file)
+                    texts += one.sources.searched_texts(shards, label, trust(one.weight))
+            texts += self.open_files.searched_texts(language)
+            if opened := self.open_files.arrays(language):
+                pools.append(opened)
+                names.append(OPEN_FILES)
+                weights.append(DEFAULT_WEIGHT)
+        return Mixture(pools, weights, names, texts) if pools else None
 
     def know(self, language: str | None) -> bool:
         """Whether a table of the last request's file holds code in this language; open files do not count."""
         wanted = related_languages(language or "")
         held = (one.table.languages for one in self.tables)
         return any(not languages or not wanted.isdisjoint(languages) for languages in held)
-
-    def _searched_texts(self, file: Path | None, language: str | None) -> list[SearchedTexts]:
-        """The texts to copy from: those of the file's tables as they are now, and of the open files."""
-        if self.open_files is None:
-            return []
-        found: list[SearchedTexts] = []
-        for one in self.tables:
-            if one.sources:
-                shards = [shard.array for shard in one.files]
-                found += one.sources.searched_texts(shards, partial(_label, one.table, file), trust(one.weight))
-        return found + self.open_files.searched_texts(language)
 
     @property
     def revision(self) -> int:
@@ -151,11 +142,6 @@ class ServingTables:
         built = self.rebuilder.update(outdated) if self.rebuilder else []
         for problem in self.rebuilder.problems if self.rebuilder else map(outdated_message, outdated):
             self._report(problem)
-        if built and asked:  # compare them with their files anew, even if the build found nothing to write
-            for name in built:
-                self.open_files.tables.pop(name, None)
-            self._asked = None
-            self.mixture_for(*asked)
         return bool(built) or self.open_files.has_work()
 
     def _reload_if_changed(self) -> None:

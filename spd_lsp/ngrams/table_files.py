@@ -22,7 +22,7 @@ from ngram_builders.index.occurrences import SearchedTexts
 from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
-from ngram_builders.sources.filters import EMPTY, UNREADABLE, read_source_text
+from ngram_builders.sources.filters import UNREADABLE, read_source_text
 from ngram_builders.sources.git_repository import checkout_state, is_git_at_work
 from ngram_builders.sources.rules.selection import Selection
 from ngram_builders.token_cache import IndexedFiles
@@ -68,7 +68,7 @@ class SortedTexts:
         return () if self.array is None else (Signed(self.array, sign),)
 
     def searched(self, label: Callable[[object], str], trust: float = 1.0) -> list[SearchedTexts]:
-        """The texts to copy from; nothing without texts. label: a holder for a person to read."""
+        """The texts to copy from; nothing without texts. label: names a holder for people."""
         if self.array is None:
             return []
         parts = [(text.holder, text.lines if n else None) for text in self.texts for n in range(len(text.streams))]
@@ -178,28 +178,24 @@ class TableFiles:
                     unreadable.append(path)
         self._scan_seconds = thread_time() - began
         changed += [path for path in sorted(missing) if not path.startswith(tuple(unreadable))]
-        yield from self._read_all(changed)
+        yield from self.read(changed)
 
-    def read_reported(self, paths: Iterable[str]) -> Steps:
-        """Read files that are said to have changed, in steps; those that no build would count are left out."""
-        wanted = []
-        for path in paths:
-            around = [root for root in self.table.roots if Path(path).is_relative_to(root)]
-            with suppress(UserError, OSError):  # it is not there
-                kinds = (skip_reason(Path(path), root, self._selection) for root in around)
-                if path in self.states or any(kind in (None, EMPTY) for kind in kinds):  # it may get text later
-                    wanted.append(path)
-        yield from self._read_all(wanted)
-
-    def _read_all(self, paths: Iterable[str]) -> Steps:
-        """Read files in steps, until so many have changed that a rebuild is due."""
+    def read(self, paths: Iterable[str]) -> Steps:
+        """Read files in steps, but none that a build would skip, until so many have changed that one is due."""
         for path in paths:
             if len(self.changed) > MAX_CHANGED_FILES:
                 return
-            yield self._read(path)
+            if path in self.states or self._is_source(Path(path)):
+                yield self._read(path)
+
+    def _is_source(self, path: Path) -> bool:
+        around = (root for root in self.table.roots if path.is_relative_to(root))
+        with suppress(UserError, OSError):  # it is not there
+            return any(skip_reason(path, root, self._selection) is None for root in around)
+        return False
 
     def _read(self, path: str) -> bool:
-        """Count a file as it is now; whether that is otherwise than before."""
+        """Count a file as it is now. -> whether its text is another one than before"""
         try:
             status = os.lstat(path)
             self.states[path] = status.st_size, status.st_mtime_ns

@@ -113,11 +113,12 @@ def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findin
     assert "choose again with: spd-lsp ngrams use" in text
 
 
-def test_a_model_that_fails_after_opening_is_a_problem():
+def test_a_model_that_fails_after_opening_is_a_problem(monkeypatch):
     class Failing:
         def complete(self, *args, **options):
             raise ValueError("max() of an empty sequence")
 
-    finding = check_model(Settings(), lambda settings: Failing())
+    monkeypatch.setattr("spd_lsp.commands.doctor.load_completer", lambda settings, report: Failing())
+    finding = check_model(Settings())
     assert finding.is_error
     assert finding.text == "starter loads but cannot complete (ValueError: max() of an empty sequence)"

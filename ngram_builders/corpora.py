@@ -32,7 +32,15 @@ from datatrove.pipeline.readers import JsonlReader, ParquetReader
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 from loguru import logger
 
-from ngram_builders.build import DUPLICATE, SHARD_TOKENS, BuildSummary, ignore_progress, write_shard
+from ngram_builders.build import (
+    DUPLICATE,
+    SHARD_TOKENS,
+    BuildSummary,
+    Encode,
+    ReportProgress,
+    ignore_progress,
+    write_shard,
+)
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 from ngram_builders.registry.ngram_table import check_name
@@ -43,8 +51,8 @@ from ngram_builders.sources.filters import UNREADABLE, check_size, decode_source
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import MARK
 from ngram_builders.sources.name_rules import check_row_path
+from ngram_builders.token_cache import text_digest
 from ngram_builders.token_space import TokenSpace, with_boundaries
-from ngram_builders.tokenized_files import Encode, ReportProgress, text_digest
 
 _ROWS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 _TASK_BYTES = 48_000_000  # about 13 million tokens, less than a shard may have, unless they are compressed

@@ -1,8 +1,8 @@
 """How likely tokens are after histories, counted in suffix arrays, and mixed with the probabilities of a model.
 
-Counts come from pools of arrays with weights. The arrays of a pool add up: a table's shards, new texts (+1), and the
-texts of the table that they replace (-1). No order is stored: n-grams are counted in the interval of a context of
-n - 1 tokens.
+Counts come from pools of arrays with weights. The arrays of a pool add up: a table's shards, new texts (+1), and
+the texts of the table that they replace (-1). No order is stored: n-grams are counted in the interval of a context
+of n - 1 tokens.
 
 Dimensions: W pools, K histories, O orders from 2 on, M longest contexts seen, from none on, C candidates, V
 vocabulary.

@@ -1,25 +1,27 @@
-"""The n-gram tables of one user: a folder per table, and a record of which tables serve what.
+"""The n-gram tables of one user: a folder per table, and a record of which tables serve which files.
 
-In: a function that writes a table, or a file to serve. Out: tables with weights. Knows no tokens. What is written
-is complete before it is renamed into place, and one writer at a time renames; readers take no lock and see either
-the old or the new.
+In: a function that writes a table, or a file to complete. Out: tables with weights. Knows no tokens. What is
+written is complete before it is renamed into place, and one writer at a time renames; readers take no lock and see
+either the old or the new. An exported file holds the code as tokens, and in its header the tokenizer, the
+languages, the model and the names of folders, but no paths.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
 import shutil
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.table_file import Table, TableError, read_summary, write_table
 from ngram_builders.registry.assignments import Assignment, Assignments, read_assignments, weights_for
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
@@ -36,7 +38,9 @@ from ngram_builders.scratch import (
     SCRATCH_PATTERN,
     file_stamp,
     hold_lock,
+    read_chunks,
     read_record,
+    replace_file,
     scratch_path,
     write_error,
     write_record,
@@ -176,7 +180,9 @@ class Registry:
         assignment: Assignment = {self.find(name).name: weight for name, weight in weights}
         with self._writing():
             before = self.assignments()
-            self._write_assignments(replace(before, **{kind: {**getattr(before, kind), user: assignment}}))
+            self._write_assignments(
+                dataclasses.replace(before, **{kind: {**getattr(before, kind), user: assignment}})
+            )
 
     def assignments(self) -> Assignments:
         """What the user assigned; nothing if the record cannot be read, see `fault`."""
@@ -187,7 +193,7 @@ class Registry:
 
     def _write_assignments(self, assignments: Assignments) -> None:
         """Replace the record of assignments."""
-        kinds = asdict(assignments).items()
+        kinds = dataclasses.asdict(assignments).items()
         record = {kind: {user: given for user, given in sorted(users.items()) if given} for kind, users in kinds}
         write_record(self.folder / _ASSIGNMENTS_FILE, record)
 
@@ -266,3 +272,66 @@ class Registry:
         except OSError as error:
             remedy = "make it writable or choose another folder with --data-dir"
             raise write_error(f"the n-gram registry {self.folder}", error, remedy) from error
+
+
+# --- tables for other people ----------------------------------------------------------------------------------
+
+
+def export_table(registry: Registry, name: str, file: Path, *, replace: bool = False) -> list[Path]:
+    """Copy a table to a file, or into a folder as NAME.ngt, each completely or not at all. -> where it is.
+
+    A table of several shards becomes as many files, NAME-2.ngt and so on.
+    """
+    table = registry.find(name)
+    if table.fault:
+        raise UserError(table.fault)
+    first = file / f"{name}.ngt" if file.is_dir() else file
+    targets = [first, *(first.with_stem(f"{first.stem}-{n}") for n in range(2, len(table.paths) + 1))]
+    for target in targets:
+        if target.exists() and not replace:
+            raise UserError(f"{target} exists; choose another file or add --replace")
+    for path, target in zip(table.paths, targets, strict=True):
+        shard = Table.open(path)
+        shard.verify()
+        write_table(target, shard.array, dataclasses.replace(shard.summary, origin=_origin_of(table)))
+    return targets
+
+
+def _origin_of(table: NgramTable) -> Mapping[str, Any]:
+    """What people who get a table may know of how it was made: names of folders, without where they lie."""
+    if table.is_imported:
+        return table.origin
+    model = Path(table.model).name if Path(table.model).is_absolute() else table.model
+    return {"model": model, "built": table.built, "sources": ", ".join(root.name for root in table.roots)}
+
+
+def import_table(
+    registry: Registry,
+    file: Path,
+    name: str | None = None,
+    *,
+    fingerprint: str | None = None,
+    replace: bool = False,
+    recipe: Mapping[str, Any] = {},
+) -> NgramTable:
+    """Install a table from a file, by default named after the file; its data is verified.
+
+    With a fingerprint, a table for another tokenizer is refused; without replace, an existing table stays.
+    """
+    name = check_name(file.stem if name is None else name)
+
+    def write(scratch: Path) -> None:
+        replace_file(scratch, read_chunks(file))
+        Table.open(scratch).verify()
+
+    try:
+        summary = read_summary(file)
+        if fingerprint in (None, summary.fingerprint):
+            recorded = {**recipe, "imported": str(file.resolve()), "origin": dict(summary.origin)}
+            with registry.lock_for_build(name):
+                return registry.install(name, [write], recipe=recorded, overwrite=replace)
+    except TableError as error:
+        remedy = "export it again where it was built, with this version of spd-lsp"
+        raise TableError(file, error.cause, remedy) from error
+    cause = f"its tokenizer is {summary.fingerprint}, the model's is {fingerprint}"
+    raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")

@@ -1,7 +1,8 @@
-"""The command `build-ngrams`: builds a table of repositories or corpora, or explains which files are in it."""
+"""The command `build-ngrams`, and the program that a server runs to index a folder."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -17,7 +18,8 @@ from ngram_builders.errors import UserError
 from spd_lsp.command_options import load_tokens, model_option, open_registry, print_status, with_settings
 from spd_lsp.extras import install_command
 from spd_lsp.models.checkpoint.hub import absolute_model_name
-from spd_lsp.output.progress import ReportProgress, format_count, progress
+from spd_lsp.ngrams.background_process import end_with_input
+from spd_lsp.output.progress import ReportProgress, format_bytes, format_count, progress
 from spd_lsp.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from ngram_builders.sources.rules.selection import Selection
 
 _PATH = click.Path(path_type=Path)
+_MAX_FILES = 10_000  # of a folder that an editor opened
+_MAX_BYTES = 25_000_000  # of its source code; a table takes about eight times as much
+_READING = 0.8  # share of the build's time that reading and tokenizing takes
+_MIN_STEP = 0.01  # between two reports of progress
 
 
 @click.command("build-ngrams", epilog="\b\nExample: spd-lsp build-ngrams . --name mine")
@@ -186,3 +192,62 @@ def _explain(file: Path, repos: Sequence[Path], selection: Selection) -> str:
     ranges = [f"{run[0][1]}: {run[0][0]}{f'-{run[-1][0]}' if len(run) > 1 else ''}" for run in runs]
     secrets = f", except lines that look like secrets ({'; '.join(ranges)})" if ranges else ""
     return f"{display_path(file)}: counted as {language_of(file, selection.languages) or 'other'}{secrets}"
+
+
+def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> None:
+    """Build the table of a folder that an editor opened, with the options of its last build.
+
+    Out: JSON objects, one a line: `progress` with the finished share, and at last `built`, `large`, `skipped` or
+    `failed` with a text.
+    """
+    from ngram_builders.sources.rules.selection import Selection
+
+    settings = Settings(data_dir=data_dir, model=model)
+    root = Path(folder)
+    try:
+        own = (table for table in open_registry(settings).tables() if table.roots == (root,))
+        chosen = (Selection.of(table.recipe) for table in own if table.model == model)
+        selection = next(chosen, Selection())
+        if not unlimited and (reason := _reason_not_to_build(root, selection)):
+            _print_event(*reason)
+            return
+        _print_event("progress", 0.0)
+        summary = build_table(settings, [root], partial(_report_progress, [0.0]), selection, name=None)
+        _print_event("built", format_count(summary.files, "file"))
+    except UserError as error:
+        _print_event("failed", str(error))
+    except OSError as error:  # such as a full disk, or a data folder that cannot be written
+        _print_event("failed", f"{error.filename or data_dir}: {error.strerror}")
+
+
+def _reason_not_to_build(folder: Path, selection: Selection) -> tuple[str, str] | None:
+    """Whether a folder is `large` or to be `skipped`, and why; known as soon as a limit is reached."""
+    from ngram_builders.sources.discovery import SourceFile, walk_sources
+    from ngram_builders.sources.filters import MAX_SOURCE_BYTES
+
+    files = size = 0
+    for _, found in walk_sources(str(folder), selection):
+        if isinstance(found, SourceFile):
+            files += 1
+            size += min(found.size, MAX_SOURCE_BYTES)  # the rest of a notebook is its outputs
+        if files > _MAX_FILES or size > _MAX_BYTES:
+            return "large", f"it has more than {files - 1:,} files, {format_bytes(size)}, of source code"
+    return None if files else ("skipped", "it holds no source code")
+
+
+def _report_progress(shown: list[float], stage: str, done: int, total: int) -> None:
+    """Print the finished share, from one step to the next; `shown` holds the share that was printed last."""
+    part = min(1.0, done / max(total, 1))
+    share = {"bytes": _READING * part, "sorting": _READING + (1 - _READING) * part}.get(stage, 0.0)
+    if share >= shown[0] + _MIN_STEP:
+        shown[0] = share
+        _print_event("progress", round(share, 3))
+
+
+def _print_event(kind: str, value: object) -> None:
+    print(json.dumps({kind: value}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":  # run by a server, with which it ends
+    end_with_input()
+    index_folder(**json.loads(sys.argv[1]))

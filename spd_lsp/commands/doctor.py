@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
@@ -123,39 +123,30 @@ def check_tables(settings: Settings, fingerprint: str) -> Iterator[Finding]:
         yield Finding("n-grams in use", fault, is_error=True)
     tables = registry.tables()
     for table in tables:
-        yield _check_table(table, tables, absolute_model_name(settings.model), fingerprint)
+        subject = f"n-grams {table.name}"
+        try:
+            yield Finding(subject, _check_table(table, absolute_model_name(settings.model), fingerprint))
+        except UserError as error:
+            yield Finding(subject, str(error), is_error=True)
     if missing := registry.assignments().names() - {table.name for table in tables}:
         text = f"in use but missing: {', '.join(sorted(missing))}; to stop using them, run: spd-lsp ngrams unuse"
         yield Finding("n-grams in use", text, is_error=True)
     yield Finding("data folder", str(registry.folder))
 
 
-def _check_table(table: NgramTable, tables: Sequence[NgramTable], model: str, fingerprint: str) -> Finding:
-    """Check a table's record, tokenizer, checksums and sources."""
+def _check_table(table: NgramTable, model: str, fingerprint: str) -> str:
+    """Describe a table; UserError if its record, tokenizer or checksums are wrong."""
     from ngram_builders.index.table_file import Table
-    from ngram_builders.registry.ngram_table import (
-        covering_tables,
-        is_for_another_model,
-        mismatch_message,
-        model_label,
-    )
+    from ngram_builders.registry.ngram_table import is_for_another_model, mismatch_message
 
-    subject = f"n-grams {table.name}"
     if table.fault:
-        return Finding(subject, table.fault, is_error=True)
+        raise UserError(table.fault)
+    if is_for_another_model(table, model, fingerprint):
+        return mismatch_message(table, model)
     if table.fingerprint != fingerprint:
-        fitting = [other for other in tables if other.fingerprint == fingerprint]
-        if names := covering_tables(fitting, table):
-            return Finding(subject, f"for {model_label(table)}; {', '.join(names)} takes its place here")
-        is_error = not is_for_another_model(table, model, fingerprint)
-        return Finding(subject, mismatch_message(table, model), is_error)
-    try:
-        for path in table.paths:
-            Table.open(path).verify()
-    except UserError as error:
-        return Finding(subject, str(error), is_error=True)
-    text = f"{table.tokens:,} tokens, {megabytes(table.size)}, checksums match"
-    if gone := missing_sources(table):
-        where = ", ".join(map(str, gone))
-        text += f"; its repository {where} is gone, see spd-lsp ngrams remove {table.name}"
-    return Finding(subject, text)
+        raise UserError(mismatch_message(table, model))
+    for path in table.paths:
+        Table.open(path).verify()
+    missing = ", ".join(map(str, missing_sources(table)))
+    hint = f"; its repository {missing} is gone, see spd-lsp ngrams remove {table.name}" if missing else ""
+    return f"{table.tokens:,} tokens, {megabytes(table.size)}, checksums match{hint}"

@@ -79,43 +79,6 @@ def list_tables(settings: Settings, print_json: bool) -> None:
         raise UserError(problem)
 
 
-@ngrams.command("show", epilog=_example("show my-repo"))
-@click.argument("name")
-@with_settings
-def show_table(settings: Settings, name: str) -> None:
-    """Describe a table."""
-    registry = open_registry(settings)
-    table = registry.find(name)
-    if table.fault:
-        raise UserError(f"n-gram table {name} is broken: {table.fault}")
-    click.echo(_details(table, registry.assignments()))
-
-
-def _details(table: NgramTable, assignments: Assignments) -> str:
-    """Describe a table, one fact a line, and the files that use it, or how to choose it for some."""
-    from ngram_builders.sources.rules.selection import Selection
-
-    facts: dict[str, object] = {
-        "name": table.name,
-        "sources": _origin(table),
-        "built": _built(table),
-        "model": table.model or table.origin.get("model") or "not recorded",
-        "tokenizer": table.fingerprint,
-        "languages": ", ".join(table.languages),
-        "files": f"{table.files:,}",
-        "tokens": f"{table.tokens:,}",
-        "size": megabytes(table.size),
-        "table": table.path,
-        "options": " ".join(Selection.of(table.recipe).as_options()) or "none",
-        "shards": len(table.paths),
-    }
-    uses = list(_assignment_lines(assignments.only([table.name])))
-    if not uses and not table.roots:
-        language = table.languages[0] if len(table.languages) == 1 else "LANGUAGE"
-        uses = [f"nothing is served by it; run: spd-lsp ngrams use {table.name} --language {language}"]
-    return "\n".join([*(f"{fact:10} {value}" for fact, value in facts.items()), *uses])
-
-
 def megabytes(size: int) -> str:
     """Example: 3145728 -> 3.0 MiB."""
     return f"{size / 2**20:.1f} MiB"
@@ -287,7 +250,7 @@ def export_tables(settings: Settings, names: tuple[str, ...], target: Path, repl
     no paths and no masked secrets. Share it only with people who may read the code. In a folder, each file is
     called NAME.ngt.
     """
-    from ngram_builders.registry.transfer import export_table
+    from ngram_builders.registry.registry import export_table
     from ngram_builders.token_cache import read_indexed_files
 
     if len(names) > 1 and not target.is_dir():
@@ -314,13 +277,16 @@ def import_file(settings: Settings, file: Path, name: str | None, reader: str | 
 
     The command verifies the file first.
     """
-    from ngram_builders.registry.transfer import import_table
+    from ngram_builders.registry.registry import import_table
 
     required = load_tokens(reader).fingerprint if reader else None
     registry = open_registry(settings)
     recipe = {"model": absolute_model_name(reader)} if reader else {}
     imported = import_table(registry, file, name, fingerprint=required, replace=replace, recipe=recipe)
-    click.echo(_details(imported, registry.assignments()))
+    click.echo(f"imported {imported.name}: {format_count(imported.files, 'file')}, {imported.tokens:,} tokens")
+    if not list(_assignment_lines(registry.assignments().only([imported.name]))):
+        language = imported.languages[0] if len(imported.languages) == 1 else "LANGUAGE"
+        click.echo(f"nothing is served by it; run: spd-lsp ngrams use {imported.name} --language {language}")
     if not reader and imported.fingerprint != load_tokens(settings.model).fingerprint:
         print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")
 

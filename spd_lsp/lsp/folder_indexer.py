@@ -173,7 +173,7 @@ class FolderIndexer:
         """Run the build, and show its progress once there is some; how it ended, and what to say of that."""
         data = str(target.registry.folder.absolute())
         task = {"folder": str(folder), "data_dir": data, "model": target.model, "unlimited": unlimited}
-        command = python("spd_lsp.commands.index_folder", json.dumps(task))
+        command = python("spd_lsp.commands.build_ngrams", json.dumps(task))
         display = None
         process = start_in_background(command, subprocess.PIPE)
         assert process.stdout

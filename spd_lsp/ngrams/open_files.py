@@ -22,9 +22,8 @@ from ngram_builders.index.occurrences import SearchedTexts
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.language_ids import language_of, related_languages
-from ngram_builders.token_cache import read_indexed_files
+from ngram_builders.token_cache import read_indexed_files, text_digest
 from ngram_builders.token_space import with_boundaries
-from ngram_builders.tokenized_files import text_digest
 from spd_lsp.ngrams.open_documents import (
     OpenDocument,
     countable,

@@ -25,9 +25,8 @@ from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sourc
 from ngram_builders.sources.filters import UNREADABLE, read_source_text
 from ngram_builders.sources.git_repository import checkout_state, is_git_at_work
 from ngram_builders.sources.rules.selection import Selection
-from ngram_builders.token_cache import IndexedFiles
+from ngram_builders.token_cache import IndexedFiles, text_digest
 from ngram_builders.token_space import with_boundaries
-from ngram_builders.tokenized_files import text_digest
 from spd_lsp.ngrams.text_encoder import TextEncoder
 
 Steps = Iterator[bool]  # background work that can pause after each step, and whether that changed the counts

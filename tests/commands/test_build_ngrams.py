@@ -124,6 +124,4 @@ def test_what_a_user_chose_to_count_is_recorded_and_counted_again(run, invoke, s
     assert (registry.find("shop").files, registry.find("shop").recipe["include"]) == (3, ["vendor/"])
     (shop / "vendor" / "b.py").write_text("y = 1\n")
     assert "4 files" in invoke("ngrams", "rebuild", "shop").output
-    options = "options    --include vendor/ --exclude '*.go' --exclude 'test_*'\n"
-    assert options in invoke("ngrams", "show", "shop").output
     assert "is no pattern of .gitignore" in run(shop, "--exclude", "[", status=1)

@@ -56,7 +56,7 @@ def test_a_table_is_rebuilt_with_its_original_options(registry, run, shop):
     after = registry.find("shop")
     assert (after.languages, after.recipe) == (("go",), before.recipe)
     assert after.path == before.path
-    assert f"{shop} is served by shop (0.4)" in run("ngrams", "show", "shop")
+    assert f"{shop} is served by shop (0.4)" in run("ngrams", "list")
 
 
 @pytest.mark.parametrize("harm", ["old", "cut", "damaged"])

@@ -20,8 +20,8 @@ from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
+from ngram_builders.token_cache import text_digest
 from ngram_builders.token_space import with_boundaries
-from ngram_builders.tokenized_files import text_digest
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams.open_documents import OpenDocument

@@ -63,7 +63,6 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
         run("build-ngrams", repo, data=data),
         run("ngrams", "list", data=data),
         run("ngrams", "list", "--json", data=data),
-        run("ngrams", "show", "0-pwned", data=data),
         run("complete", f"{repo}/none.py:1:1", data=data),
         run("doctor", "--model", f"./{TITLE}", data=data),
     ]
@@ -80,7 +79,7 @@ def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> N
     origin = {"model": hostile, "built": 0.0, "sources": hostile}
     file = tmp_path / f"team{TITLE}.ngt"
     write_table(file, table.array, replace(table.summary, origin=origin))
-    for arguments in (["import", file, "--name", "team"], ["show", "team"], ["list"]):
+    for arguments in (["import", file, "--name", "team"], ["list"]):
         said = run("ngrams", *arguments, data=tmp_path / "data")
         assert "team" in said
         assert printable(said) == said

@@ -305,18 +305,10 @@ def _origin_of(table: NgramTable) -> Mapping[str, Any]:
     return {"model": model, "built": table.built, "sources": ", ".join(root.name for root in table.roots)}
 
 
-def import_table(
-    registry: Registry,
-    file: Path,
-    name: str | None = None,
-    *,
-    fingerprint: str | None = None,
-    replace: bool = False,
-    recipe: Mapping[str, Any] = {},
-) -> NgramTable:
+def import_table(registry: Registry, file: Path, name: str | None = None, *, replace: bool = False) -> NgramTable:
     """Install a table from a file, by default named after the file; its data is verified.
 
-    With a fingerprint, a table for another tokenizer is refused; without replace, an existing table stays.
+    Without replace, an existing table stays.
     """
     name = check_name(file.stem if name is None else name)
 
@@ -325,13 +317,9 @@ def import_table(
         Table.open(scratch).verify()
 
     try:
-        summary = read_summary(file)
-        if fingerprint in (None, summary.fingerprint):
-            recorded = {**recipe, "imported": str(file.resolve()), "origin": dict(summary.origin)}
-            with registry.lock_for_build(name):
-                return registry.install(name, [write], recipe=recorded, overwrite=replace)
+        recipe = {"imported": str(file.resolve()), "origin": dict(read_summary(file).origin)}
+        with registry.lock_for_build(name):
+            return registry.install(name, [write], recipe=recipe, overwrite=replace)
     except TableError as error:
         remedy = "export it again where it was built, with this version of spd-lsp"
         raise TableError(file, error.cause, remedy) from error
-    cause = f"its tokenizer is {summary.fingerprint}, the model's is {fingerprint}"
-    raise TableError(file, cause, "name its model with --model, or ask for a table built with yours")

@@ -197,12 +197,9 @@ def _weights(assignment: Assignment) -> str:
 @ngrams.command("rebuild", epilog=_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--model", "reader", metavar="M", help="Model that will use them (default: each table's own).")
-@click.option("--fresh", is_flag=True, help="Ignore the caches of earlier builds.")
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
 @with_settings
-def rebuild(
-    settings: Settings, names: tuple[str, ...], reader: str | None, fresh: bool, ends_with_input: bool
-) -> None:
+def rebuild(settings: Settings, names: tuple[str, ...], reader: str | None, ends_with_input: bool) -> None:
     """Rebuild tables from their repositories.
 
     Each table keeps the options of its last build. Without NAME, the command rebuilds all tables that were built
@@ -227,9 +224,9 @@ def rebuild(
                 remedy = f"build or import it again, or run: spd-lsp ngrams remove {table.name}"
                 raise UserError(table.fault or f"it was not built from repositories; {remedy}")
             with progress() as report:
-                options = {"name": None if is_beside else table.name, "fresh": fresh}
-                for_model = dataclasses.replace(settings, model=model)
-                summary = build_table(for_model, table.roots, report, Selection.of(table.recipe), **options)
+                for_model, selection = dataclasses.replace(settings, model=model), Selection.of(table.recipe)
+                name = None if is_beside else table.name
+                summary = build_table(for_model, table.roots, report, selection, name=name)
             click.echo(describe_build(summary))
         except UserError as error:
             failed += 1
@@ -269,25 +266,22 @@ def export_tables(settings: Settings, names: tuple[str, ...], target: Path, repl
 @ngrams.command("import", epilog=_example("import team.ngt --name team"))
 @click.argument("file", type=_PATH)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
-@click.option("--model", "reader", metavar="M", help="Refuse a table for another tokenizer than this model's.")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
 @with_settings
-def import_file(settings: Settings, file: Path, name: str | None, reader: str | None, replace: bool) -> None:
+def import_file(settings: Settings, file: Path, name: str | None, replace: bool) -> None:
     """Install a table from a file that `export` wrote.
 
     The command verifies the file first.
     """
     from ngram_builders.registry.registry import import_table
 
-    required = load_tokens(reader).fingerprint if reader else None
     registry = open_registry(settings)
-    recipe = {"model": absolute_model_name(reader)} if reader else {}
-    imported = import_table(registry, file, name, fingerprint=required, replace=replace, recipe=recipe)
+    imported = import_table(registry, file, name, replace=replace)
     click.echo(f"imported {imported.name}: {format_count(imported.files, 'file')}, {imported.tokens:,} tokens")
     if not list(_assignment_lines(registry.assignments().only([imported.name]))):
         language = imported.languages[0] if len(imported.languages) == 1 else "LANGUAGE"
         click.echo(f"nothing is served by it; run: spd-lsp ngrams use {imported.name} --language {language}")
-    if not reader and imported.fingerprint != load_tokens(settings.model).fingerprint:
+    if imported.fingerprint != load_tokens(settings.model).fingerprint:
         print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")
 
 

@@ -198,7 +198,10 @@ def _write_shard(
     digests = list(dict.fromkeys(state.digest for state in files))
     report("sorting", 0, 1)
     streams = (with_boundaries(cache.ids(one), token_space.end_of_text) for one in digests)
-    write_shard(path, streams, count_languages(files), token_space)
+    languages: dict[bytes, str] = {}  # the first path of a text decides its language
+    for state in files:
+        languages.setdefault(state.digest, language_of(state.file.path, DATA_LANGUAGES) or "other")
+    write_shard(path, streams, Counter(languages.values()), token_space)
     report("sorting", 1, 1)
     cache.record_files(table_name(path), files)  # before a server can see the table
 
@@ -319,14 +322,6 @@ def _in_background(items: Iterable[T]) -> Iterator[T]:
         while (item := upcoming.result()) is not None:
             upcoming = worker.submit(next, source, None)
             yield item
-
-
-def count_languages(files: Iterable[FileState]) -> Mapping[str, int]:
-    """Count the distinct texts by language; the first path of a text decides its language."""
-    languages: dict[bytes, str] = {}
-    for state in files:
-        languages.setdefault(state.digest, language_of(state.file.path, DATA_LANGUAGES) or "other")
-    return Counter(languages.values())
 
 
 def _no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:

@@ -6,7 +6,6 @@ Python's `faulthandler` writes into that file when the process crashes, and does
 from __future__ import annotations
 
 import faulthandler
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -40,7 +39,6 @@ def first_use(folder: Path, what: str, version: str = "") -> Iterator[None]:
     except OSError:  # as in a home that cannot be written
         yield
         return
-    was_enabled = faulthandler.is_enabled()
     with _lock:
         _open.append(file)
         faulthandler.enable(file)
@@ -51,8 +49,6 @@ def first_use(folder: Path, what: str, version: str = "") -> Iterator[None]:
             _open.remove(file)
             if _open:
                 faulthandler.enable(_open[-1])
-            elif was_enabled and sys.__stderr__:
-                faulthandler.enable(sys.__stderr__)
             else:
                 faulthandler.disable()
         file.close()

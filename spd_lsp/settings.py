@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -52,12 +51,6 @@ def _is_model(name: str) -> bool:
     forms = (STORED_GGUF, _SERVER_ADDRESS, HUGGING_FACE_ID)
     is_other = name in ("starter", NO_MODEL) or any(form.fullmatch(name) for form in forms)
     return _is_absolute(name) or (is_other and not is_path(name))
-
-
-def _is_data_folder(name: str) -> bool:
-    """Whether a text can name the data folder, which need not exist yet."""
-    folder = Path(expand_home(name))
-    return not name or (_is_absolute(name) and (folder.is_dir() or not os.path.lexists(folder)))
 
 
 def _is_absolute(name: str) -> bool:
@@ -117,7 +110,7 @@ class Settings:
     data_dir: str = _setting(
         "",
         "full path of the folder for n-gram tables; empty: your data folder",
-        is_valid=_is_data_folder,
+        is_valid=lambda name: not name or _is_absolute(name),
         allowed="the full path of a folder",
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ngram_builders.sources.git_repository import NO_FOLLOW, OPEN_FLAGS
-from ngram_builders.sources.masking import find_secret_lines, mask
+from ngram_builders.sources.masking import mask
 
 MAX_SOURCE_BYTES = 1_000_000  # larger sources are almost always data or generated
 _MAX_NOTEBOOK_BYTES = 10_000_000  # most of it the outputs
@@ -87,14 +87,6 @@ def read_source_text(path: str) -> tuple[str, str | None]:
         return "", str(reason)
     except OSError:
         return "", UNREADABLE
-
-
-def describe_secrets(path: str) -> dict[int, str]:
-    """Return which lines of a file are masked, counted from 1, and the kind of secret in each."""
-    try:
-        return find_secret_lines(_decode(read_file(path), path)[0])
-    except (NotSource, OSError):
-        return {}
 
 
 def read_file(path: str) -> bytes:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,11 +124,7 @@ def _build_corpora(
         raise UserError(f"--corpus needs {error.name}; run: {install_command('distributed')}") from error
     if name is None:
         raise UserError("the table of a corpus needs a name; give one with --name")
-    slurm = dict(re.findall(r"(?m)^(?:--)?([a-z-]+)=(\S+)$", "\n".join(tasks["slurm"])))
-    if slurm and tasks["executor"] != "slurm":
-        raise UserError("--slurm is for --executor slurm; add that option")
-    if len(slurm) < len(tasks["slurm"]):
-        raise UserError(f"--slurm takes options of sbatch, each once, such as partition=cpu; not {tasks['slurm']}")
+    slurm = {key.removeprefix("--"): value for key, _, value in (one.partition("=") for one in tasks["slurm"])}
     tasks |= {"slurm": slurm, "registry": open_registry(settings), "report": report}
     model = absolute_model_name(settings.model)
     tasks |= {"model": model, "token_space": load_tokens(model).space}
@@ -177,21 +171,14 @@ def describe_build(summary: BuildSummary) -> str:
 
 
 def _explain(file: Path, repos: Sequence[Path], selection: Selection) -> str:
-    """Explain in one line why a file is counted or skipped, and which of its lines are masked as what."""
+    """Explain in one line why a file is counted or skipped."""
     from ngram_builders.sources.discovery import display_path, explain_skipped
-    from ngram_builders.sources.filters import describe_secrets
     from ngram_builders.sources.language_ids import language_of
 
     around = [repo for repo in repos if file.parent.resolve().is_relative_to(repo.resolve())]
     if found := explain_skipped(file, (around or repos)[0], selection):
         return display_path(f"{file}: skipped: {found.reason}" + (f" ({found.rule})" if found.rule else ""))
-    lines = enumerate(describe_secrets(str(file)).items())
-    # Consecutive lines of a kind are one entry: their numbers grow as fast as their positions.
-    groups = groupby(lines, lambda item: (item[1][0] - item[0], item[1][1]))
-    runs = [[line for _, line in group] for _, group in groups]
-    ranges = [f"{run[0][1]}: {run[0][0]}{f'-{run[-1][0]}' if len(run) > 1 else ''}" for run in runs]
-    secrets = f", except lines that look like secrets ({'; '.join(ranges)})" if ranges else ""
-    return f"{display_path(file)}: counted as {language_of(file, selection.languages) or 'other'}{secrets}"
+    return f"{display_path(file)}: counted as {language_of(file, selection.languages) or 'other'}"
 
 
 def index_folder(folder: str, data_dir: str, model: str, unlimited: bool) -> None:

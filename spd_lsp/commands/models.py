@@ -34,21 +34,12 @@ _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 def models(context: click.Context, prints_json: bool) -> None:
     """List and download models.
 
-    Without a command, this is `models list`.
-    """
-    if not context.invoked_subcommand:
-        context.invoke(list_all, prints_json=prints_json)
-
-
-@models.command("list")
-@click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
-def list_all(prints_json: bool) -> None:
-    """List local and recommended models.
-
     The list contains the models of Ollama, LM Studio, llama.cpp, the Hugging Face library and `models get`. Up to
     three recommended models suit this machine. Nothing is downloaded. Pass a name to --model, or a recommended
     name to `models get`. The memory column estimates the memory use on a CPU.
     """
+    if context.invoked_subcommand:
+        return
     free = free_memory()
     found = []
     for model in list_models():

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,6 @@ _PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
-def _example(command: str) -> str:
-    """The last line of a command's help."""
-    return f"\b\nExample: spd-lsp ngrams {command}"
-
-
 @click.group()
 def ngrams() -> None:
     """Manage n-gram tables.
@@ -44,7 +40,7 @@ def ngrams() -> None:
 # --- What there is -----------------------------------------------------------------------------------------------
 
 
-@ngrams.command("list", epilog=_example("list --json"))
+@ngrams.command("list", epilog="\b\nExample: spd-lsp ngrams list --json")
 @click.option("--json", "print_json", is_flag=True, help="Print one JSON object with sizes in bytes.")
 @with_settings
 def list_tables(settings: Settings, print_json: bool) -> None:
@@ -66,7 +62,8 @@ def list_tables(settings: Settings, print_json: bool) -> None:
     else:
         for table in tables:
             size = f"{table.tokens:>12,} tokens {megabytes(table.size):>12}"
-            facts = f"{size}  {_built(table)}  {model_label(table):12} {_origin(table)}"
+            built = time.strftime("%Y-%m-%d %H:%M", time.localtime(table.origin.get("built") or table.built))
+            facts = f"{size}  {built}  {model_label(table):12} {_origin(table)}"
             click.echo(f"{table.name:24} {f'broken: {table.fault}' if table.fault else facts}")
         if not tables and not problem:
             click.echo("no n-gram tables yet; run: spd-lsp build-ngrams REPO")
@@ -89,11 +86,6 @@ def missing_sources(table: NgramTable) -> list[Path]:
     return [root for root in table.roots if not root.exists()]
 
 
-def _built(table: NgramTable) -> str:
-    """When a table was built, in local time; for an imported table, the time in its file."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(table.origin.get("built") or table.built))
-
-
 def _origin(table: NgramTable) -> str:
     """The folders or corpora that a table was built from, or the file that it was imported from."""
     if table.is_imported:
@@ -107,7 +99,7 @@ def _origin(table: NgramTable) -> str:
 # --- Which files use a table -------------------------------------------------------------------------------------
 
 
-@ngrams.command("use", epilog=_example("use my-repo team=0.5"))
+@ngrams.command("use", epilog="\b\nExample: spd-lsp ngrams use my-repo team=0.5")
 @click.argument("names", metavar="NAME[=WEIGHT]...", nargs=-1, required=True)
 @click.option("--workspace", type=_FOLDER, help="Choose tables for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Add tables for files of this language, such as python.")
@@ -126,7 +118,7 @@ def use(settings: Settings, names: tuple[str, ...], workspace: Path | None, lang
     _choose(open_registry(settings), names, workspace, language)
 
 
-@ngrams.command("unuse", epilog=_example("unuse --language python"))
+@ngrams.command("unuse", epilog="\b\nExample: spd-lsp ngrams unuse --language python")
 @click.option("--workspace", type=_FOLDER, help="Undo the choice for this folder (default: the current folder).")
 @click.option("--language", metavar="L", help="Undo the choice for this language.")
 @with_settings
@@ -144,9 +136,6 @@ def _choose(registry: Registry, names: Sequence[str], workspace: Path | None, la
         raise UserError("give --workspace or --language, not both; run the command once for each")
     chosen = dict(_parse_weight(registry, name) for name in names)
     if language:
-        if not chosen and language not in (known := registry.assignments().languages):
-            among = f"; there are choices for {', '.join(sorted(known))}" if known else ""
-            raise UserError(f"no table was chosen for {language}{among}")
         registry.assign_language(language, list(chosen.items()))
         also = f"also served by {_weights(chosen)}" if chosen else "served by the tables built from their folders"
         click.echo(f"{language} files are {also}")
@@ -164,13 +153,10 @@ def _parse_weight(registry: Registry, text: str) -> tuple[str, float | None]:
     name, equals, weight = text.partition("=")
     if not equals:
         return registry.find(name).name, None
-    try:
-        value = float(weight)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise UserError(f"invalid {text!r}: give NAME=WEIGHT with a weight above 0 and at most 1")
-    return name, value
+    with suppress(ValueError):
+        if 0 < float(weight) <= 1:
+            return name, float(weight)
+    raise UserError(f"invalid {text!r}: give NAME=WEIGHT with a weight above 0 and at most 1")
 
 
 def _assignment_lines(assignments: Assignments) -> Iterator[str]:
@@ -194,7 +180,7 @@ def _weights(assignment: Assignment) -> str:
 # --- Tables made anew, given away and removed --------------------------------------------------------------------
 
 
-@ngrams.command("rebuild", epilog=_example("rebuild --model Qwen/Qwen2.5-Coder-0.5B"))
+@ngrams.command("rebuild", epilog="\b\nExample: spd-lsp ngrams rebuild --model Qwen/Qwen2.5-Coder-0.5B")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--model", "reader", metavar="M", help="Model that will use them (default: each table's own).")
 @click.option("--end-with-input", "ends_with_input", is_flag=True, hidden=True, help="End with standard input.")
@@ -235,35 +221,32 @@ def rebuild(settings: Settings, names: tuple[str, ...], reader: str | None, ends
         raise UserError(f"{failed} of {len(tables)} tables could not be rebuilt, see above")
 
 
-@ngrams.command("export", epilog=_example("export my-repo team.ngt"))
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@ngrams.command("export", epilog="\b\nExample: spd-lsp ngrams export my-repo team.ngt")
+@click.argument("name")
 @click.argument("target", metavar="FILE | DIR", type=_PATH)
 @click.option("--replace", is_flag=True, help="Overwrite existing files.")
 @with_settings
-def export_tables(settings: Settings, names: tuple[str, ...], target: Path, replace: bool) -> None:
-    """Write tables to files that you can share.
+def export(settings: Settings, name: str, target: Path, replace: bool) -> None:
+    """Write a table to a file that you can share.
 
     A file holds the code as tokens. It names the model and the folders that the table was built from. It contains
-    no paths and no masked secrets. Share it only with people who may read the code. In a folder, each file is
+    no paths and no masked secrets. Share it only with people who may read the code. In a folder, the file is
     called NAME.ngt.
     """
     from ngram_builders.registry.registry import export_table
     from ngram_builders.token_cache import read_indexed_files
 
-    if len(names) > 1 and not target.is_dir():
-        raise UserError(f"{target} is not a folder, and several tables need one; create it, or name another")
     registry = open_registry(settings)
-    tables = [registry.find(name) for name in dict.fromkeys(names)]
-    for table in tables:
-        for file in export_table(registry, table.name, target, replace=replace):
-            click.echo(f"exported {table.name} to {file} ({megabytes(file.stat().st_size)})")
-        click.echo(f"anyone who has it can read the code of {format_count(table.files, 'file')}")
-        contents = read_indexed_files(table.paths, table.fingerprint)
-        if contents is not None and contents.is_old:
-            click.echo(f"its secrets were masked by older rules; first run: spd-lsp ngrams rebuild {table.name}")
+    table = registry.find(name)
+    for file in export_table(registry, name, target, replace=replace):
+        click.echo(f"exported {name} to {file} ({megabytes(file.stat().st_size)})")
+    click.echo(f"anyone who has it can read the code of {format_count(table.files, 'file')}")
+    contents = read_indexed_files(table.paths, table.fingerprint)
+    if contents is not None and contents.is_old:
+        click.echo(f"its secrets were masked by older rules; first run: spd-lsp ngrams rebuild {name}")
 
 
-@ngrams.command("import", epilog=_example("import team.ngt --name team"))
+@ngrams.command("import", epilog="\b\nExample: spd-lsp ngrams import team.ngt --name team")
 @click.argument("file", type=_PATH)
 @click.option("--name", metavar="NAME", help="Name of the table (default: the file's name).")
 @click.option("--replace", is_flag=True, help="Replace an existing table of that name.")
@@ -285,7 +268,7 @@ def import_file(settings: Settings, file: Path, name: str | None, replace: bool)
         print_status(f"{settings.model} cannot use it: it was built with another model's tokenizer")
 
 
-@ngrams.command("remove", epilog=_example("remove old-repo older-repo"))
+@ngrams.command("remove", epilog="\b\nExample: spd-lsp ngrams remove old-repo older-repo")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Also delete tables chosen with `use`.")
 @with_settings

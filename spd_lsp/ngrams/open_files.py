@@ -42,11 +42,9 @@ class _Buffer:
 
     opened: OpenDocument
     place: str  # the real path of its file, else its name
-    group: frozenset[str] = frozenset()  # the languages that it counts for
     parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
     counted: CountedText | None = None  # None if nothing is to be counted
     text: str = ""  # with secrets masked; of the document with the cursor as it was before it had that
-    names: Sequence[str] = ()  # in `text`, in order
 
 
 class OpenFiles:
@@ -104,7 +102,7 @@ class OpenFiles:
         """Yield the names that begin so in the documents of a language, one document left out."""
         for name, buffer in self._buffers.items():
             if name != without and buffer.opened.language == language:
-                yield from names_from(buffer.names, start)
+                yield from names_from(sorted_names(buffer.text), start)
 
     def text_at(self, place: str) -> str:
         """What may be counted of a document that is open at a place; nothing if none is."""
@@ -144,26 +142,23 @@ class OpenFiles:
             start, end = line_around(text, cursor)
             parts = text[:start], text[end:]
         buffer = self._buffers.setdefault(opened.name, _Buffer(opened, place_of(opened)))
-        language = opened.language or language_of(PurePath(opened.name))
-        buffer.group = related_languages(language) if language else frozenset()
         is_counted = buffer.parts == parts
         buffer.opened, buffer.parts = opened, parts
         if is_counted:
             return
         masked = countable(opened)
         if masked is None:
-            buffer.counted, buffer.text, buffer.names = None, "", ()
+            buffer.counted, buffer.text = None, ""
             return
-        encoded = self.encoder.encode(masked)
         end_of_text = self.encoder.tokenizer.end_of_text
         if len(parts) == 1:
-            buffer.text, buffer.names = masked, sorted_names(masked)
-            whole = with_boundaries(encoded.ids, end_of_text)
+            buffer.text = masked
+            whole = with_boundaries(self.encoder.encode(masked), end_of_text)
             buffer.counted = CountedText(buffer.place, text_digest(masked.encode()), (whole,))
             return
         lines = masked.split("\n")  # masked or not, the line of the cursor has the same number
         first = sum(len(line) + 1 for line in lines[: parts[0].count("\n")])
-        before, after = self.encoder.around(encoded, *line_around(masked, first))
+        before, after = self.encoder.around(masked, *line_around(masked, first))
         streams = np.concatenate(([end_of_text], before)), np.concatenate((after, [end_of_text]))
         buffer.counted = CountedText(buffer.place, object(), streams, len(lines) - 1)
 
@@ -176,13 +171,13 @@ class OpenFiles:
 
     def _of(self, language: str | None) -> Sequence[SortedTexts]:
         """The texts in a language that are counted beside all tables: other documents', and the active one's."""
-        states = [table.states for table in self.tables.values()]
+        tables = self.tables.values()
         apart = {
             name: one.counted
             for name, one in self._buffers.items()
             if one.counted
-            and language in one.group
-            and (name == self._active or not (states and any(one.place in known for known in states)))
+            and language in related_languages(one.opened.language or language_of(PurePath(name)) or "")
+            and (name == self._active or not any(one.place in table.states for table in tables))
         }
         active = apart.pop(self._active, None)
         pair = self._apart.setdefault(language, (SortedTexts(), SortedTexts()))

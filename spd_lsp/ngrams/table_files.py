@@ -34,8 +34,7 @@ State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 MAX_CHANGED_FILES = 20  # that are counted as they are; of more, a rebuild takes a second
 _SCAN_PAUSE = 30.0  # seconds between two scans of a table's files
-_SCAN_PAUSE_FACTOR = 100  # or so many durations of the last one
-_CHECKOUT_PAUSE_FACTOR = 10  # once git has changed files: other programs write its index at every save, too
+_CHECKOUT_PAUSE_FACTOR = 10  # durations of the last scan, once git has changed files; else ten times as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,9 @@ class TableFiles:
         gone = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
         for key in gone:
             if key not in self._replaced and (ids := self.contents.ids(key)) is not None:
-                self._replaced[key] = CountedText("", key, (self._with_boundaries(ids),))
+                self._replaced[key] = CountedText(
+                    "", key, (with_boundaries(ids, self._encoder.tokenizer.end_of_text),)
+                )
         self._removed.update([self._replaced[key] for key in gone if key in self._replaced])
         return (*self._added.signed(), *self._removed.signed(-1))
 
@@ -148,10 +149,9 @@ class TableFiles:
     @property
     def is_scan_due(self) -> bool:
         """Whether to look at all files: after a while, or once git has changed some and is done."""
-        pause = max(_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * self._scan_seconds)
-        if list(map(checkout_state, self.table.roots)) != self._checkouts:
-            pause = _CHECKOUT_PAUSE_FACTOR * self._scan_seconds
-        is_due = monotonic() - self._scanned > pause
+        is_new = list(map(checkout_state, self.table.roots)) != self._checkouts
+        pause = _CHECKOUT_PAUSE_FACTOR * self._scan_seconds
+        is_due = monotonic() - self._scanned > (pause if is_new else max(_SCAN_PAUSE, 10 * pause))
         return is_due and not any(map(is_git_at_work, self.table.roots))
 
     def scan_soon(self) -> None:
@@ -209,9 +209,6 @@ class TableFiles:
         if key == self._built.get(path):  # it was changed back
             del self.changed[path]
         else:
-            ids = self._with_boundaries(self._encoder.encode(text).ids)
+            ids = with_boundaries(self._encoder.encode(text), self._encoder.tokenizer.end_of_text)
             self.changed[path] = None if key is None else CountedText(path, key, (ids,))
         return True
-
-    def _with_boundaries(self, ids: Ints) -> Ints:
-        return with_boundaries(ids, self._encoder.tokenizer.end_of_text)

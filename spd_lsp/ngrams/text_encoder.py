@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from ngram_builders.arrays import I32
 
 _CUT = re.compile(r"(?<=[^\W_])(?=\n)|(?<=\S\n)(?=[^\W\d_])")
 _CROSSING = re.compile(rb"[A-Za-z0-9]\n|\S\n[A-Za-z]")  # in tokens that stand across such places
-_LONGEST = 100_000  # characters of a piece, which take 100 ms; longer ones, mostly data, are cut anywhere
 _KEPT_PIECES = 1 << 16  # more than a file has; 400 bytes each
 _SAMPLE = (
     "def read(path_1):\n    return path\n\n\nclass Élan\n\t'''😀'''  \n  x2\n\n    # 日本\n   \nit's\nX_\n"
@@ -42,13 +41,6 @@ class Tokenizer(Protocol):
         """The bytes of each id."""
 
 
-class EncodedText(NamedTuple):
-    """A text and its ids [T]."""
-
-    text: str
-    ids: I32
-
-
 class TextEncoder:
     """Encodes texts, and keeps the ids of their pieces."""
 
@@ -62,22 +54,18 @@ class TextEncoder:
 
     def pieces(self, text: str) -> list[str]:
         """The parts of a text that are encoded apart."""
-        if not self._can_cut:
-            return [text]
-        parts = _CUT.split(text)
-        return [part[at : at + _LONGEST] for part in parts for at in range(0, len(part), _LONGEST)]
+        return _CUT.split(text) if self._can_cut else [text]
 
-    def encode(self, text: str) -> EncodedText:
-        """Encode a text."""
-        ids = [self._encode_piece(piece) for piece in self.pieces(text)]
-        return EncodedText(text, np.concatenate(ids) if ids else np.empty(0, np.int32))
+    def encode(self, text: str) -> I32:
+        """The ids of a text. [T]"""
+        return np.concatenate([self._encode_piece(piece) for piece in self.pieces(text)])
 
-    def around(self, encoded: EncodedText, start: int, end: int) -> tuple[I32, I32]:
+    def around(self, text: str, start: int, end: int) -> tuple[I32, I32]:
         """The ids of the whole tokens before the character `start`, and of those from the character `end` on."""
-        text, ids = encoded
+        ids = self.encode(text)
         ends = np.cumsum(self._lengths[ids])
         if not len(ids) or ends[-1] != len(text.encode()):  # the ids spell other bytes
-            return self.encode(text[:start]).ids, self.encode(text[end:]).ids
+            return self.encode(text[:start]), self.encode(text[end:])
         first = np.searchsorted(ends, len(text[:start].encode()), side="right")
         last = np.searchsorted(ends, len(text[:end].encode()), side="left") + 1 if end else 0
         return ids[:first], ids[last:]

@@ -12,16 +12,14 @@ from spd_lsp.output.printable import printable
 
 ReportProgress = Callable[[str, int, int], None]  # stage, done, total
 
-SHOW_AFTER = 1.0  # seconds
-_LOG_EVERY = 30.0  # likewise, where there is no terminal
+_LOG_EVERY = 30.0  # seconds, where there is no terminal
 
 
 @contextmanager
 def progress() -> Iterator[ReportProgress]:
     """A function that reports progress; each stage has a bar of its own, or lines in a log."""
-    began = time.monotonic()
     if not sys.stderr.isatty():
-        last = began
+        last = time.monotonic()
 
         def log(stage: str, done: int, total: int) -> None:
             nonlocal last
@@ -37,23 +35,15 @@ def progress() -> Iterator[ReportProgress]:
     names = TextColumn("{task.description:<9}", markup=False)
     columns = (names, BarColumn(), TextColumn("{task.fields[amount]}"), TimeElapsedColumn())
     console = Console(file=sys.__stderr__)  # bars control the terminal, and `guard_output` escapes what does
-    bars = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
     stages: dict[str, Any] = {}
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
 
-    def report(stage: str, done: int, total: int) -> None:
-        if time.monotonic() < began + SHOW_AFTER:
-            return
-        if not stages:
-            bars.start()
-        if stage not in stages:
-            stages[stage] = bars.add_task(printable(stage), amount="")
-        bars.update(stages[stage], completed=done, total=total, amount=_amount(stage, done, total))
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in stages:
+                stages[stage] = bars.add_task(printable(stage), amount="")
+            bars.update(stages[stage], completed=done, total=total, amount=_amount(stage, done, total))
 
-    try:
         yield report
-    finally:
-        if stages:
-            bars.stop()
 
 
 def format_bytes(number: int) -> str:

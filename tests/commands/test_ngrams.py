@@ -102,16 +102,6 @@ def test_export_and_import_move_a_table_in_one_file_and_say_how_to_use_it(run, i
     assert "python files are also served by team (default weight)" in run("ngrams", "list")
 
 
-def test_several_tables_are_exported_to_a_folder(run, install, tmp_path):
-    install("shop")
-    install("till")
-    assert "a.ngt is not a folder, and several tables" in run(
-        "ngrams", "export", "shop", "till", tmp_path / "a.ngt", status=1
-    )
-    assert run("ngrams", "export", "shop", "till", tmp_path).count("exported") == 2
-    assert {file.name for file in tmp_path.glob("*.ngt")} == {"shop.ngt", "till.ngt"}
-
-
 def test_an_imported_table_of_another_tokenizer_is_reported(run, install, tmp_path):
     install("shop", fingerprint="a1b2")
     run("ngrams", "export", "shop", tmp_path)

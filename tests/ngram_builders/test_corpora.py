@@ -232,8 +232,6 @@ def test_the_command_says_what_it_needs(sources: Path, monkeypatch: pytest.Monke
         ((sources, *corpus), "--corpus takes no REPO"),
         ((*corpus, "--language", "go"), "--corpus takes no REPO, nor options that choose files"),
         ((sources, "--workers", "2"), "--workers is for --corpus"),
-        ((*corpus, "--name", "it", "--slurm", "qos=low"), "--slurm is for --executor slurm"),
-        ((*corpus, "--name", "it", "--slurm", "low"), "options of sbatch, each once, such as partition=cpu"),
     ):
         assert message in call(sources, "build-ngrams", *arguments)
     monkeypatch.delitem(sys.modules, "ngram_builders.corpora")

@@ -64,14 +64,13 @@ class HeldOutNgrams:
         self.texts = SearchedTexts(package.array, frozenset(removed))
         subtracted = build_suffix_array((package.streams[i] for i in removed), lists=False)
         self.repository = [Signed(package.array), Signed(subtracted, -1)]
-        self.encoded = package.encoder.encode(file.text)
         self.removed_lines = Counter(line for i in removed for line in package.lines[i])
 
     def mixtures(self, example: Example) -> dict[str, Mixture | None]:
         """The n-grams of each prior at an example."""
         # The file without the example's line, in two pieces, as the server counts an open document.
         boundary = [self.package.tokens.end_of_text]
-        before, after = self.package.encoder.around(self.encoded, example.line_start, example.line_end)
+        before, after = self.package.encoder.around(self.file.text, example.line_start, example.line_end)
         around = [np.concatenate((boundary, before)), np.concatenate((after, boundary))]
         file = build_suffix_array(around, lists=False)
         weight, own, texts = DEFAULT_WEIGHT, [Signed(file)], [self.texts]

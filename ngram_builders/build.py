@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildSummary:
-    """What a build counted, what it skipped by reason, and where the table is."""
+    """The files and tokens that a build counted, the files that it skipped by reason, and the table's path."""
 
     name: str
     files: int
@@ -152,7 +152,7 @@ def build(
 
 
 def _with_cache(file: Path, fingerprint: str, work: Callable[[TokenCache], T]) -> tuple[T, str | None]:
-    """Do the work of a build with its cache; if that fails with a new one, or none. -> result, what went wrong."""
+    """Run a build with its cache, else with a new one, else without. -> its result, and the problem or None"""
     path: Path | None = file
     problem: str | None = None
     while True:
@@ -231,7 +231,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class TokenizedFiles:
-    """The files that count, in the order of their paths, and what it took to get there."""
+    """The files that count, in the order of their paths, and the cost of tokenizing them."""
 
     files: list[FileState] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -244,7 +244,7 @@ class TokenizedFiles:
 def tokenize_files(
     files: Sequence[SourceFile], cache: TokenCache, encode: Encode, survey_ns: int, report: ReportProgress
 ) -> TokenizedFiles:
-    """Have the ids of all source files in the cache. survey_ns: a time before the files were surveyed."""
+    """Tokenize all source files into the cache. survey_ns: a time before the files were surveyed."""
     # 1. Find the files whose states or texts the cache does not know.
     known = set(cache.token_counts())
     states = {
@@ -325,7 +325,7 @@ def _in_background(items: Iterable[T]) -> Iterator[T]:
 
 
 def _no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:
-    """The error of a repository without source, with what was there instead."""
+    """The error for a repository without source code; it counts the skipped files by reason."""
     folders = ", ".join(map(display_path, roots)) or "the given files"
     others = ", ".join(f"{number:,} {reason}" for reason, number in skipped.most_common()) or "nothing"
     return UserError(f"no source code in {folders} (skipped: {others}); name a folder with sources")

@@ -70,7 +70,7 @@ class Task:
     space: TokenSpace
 
     def __call__(self, data: object, rank: int, world_size: int) -> None:
-        """Write each shard once it is full, and then what was left out; done again, a task replaces both."""
+        """Write each shard once it is full, then a record of skipped files; a second run replaces both."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tasks run side by side, not the threads of one
         encode = self.make_encode()
         skipped: Counter[str] = Counter()
@@ -138,7 +138,7 @@ def build_corpora(
     slurm: Mapping[str, str] = {},
     report: ReportProgress = ignore_progress,
 ) -> BuildSummary | str:
-    """Build the table of what lies at some addresses and install it; or say what Slurm's job has yet to do.
+    """Build the table of some addresses and install it. -> the summary, or the state of Slurm's job in a sentence.
 
     An address is a folder, a file of rows or a pattern, here or wherever fsspec reads. make_encode is called once
     in each task: a function of a module, or a `functools.partial` of one. folder: one that all machines reach.

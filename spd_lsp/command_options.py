@@ -30,14 +30,14 @@ class _ConfigError(click.ClickException):
 
 
 class Choices(NamedTuple):
-    """The settings in use, where those that are not defaults come from, and what is wrong in the file."""
+    """The settings in use, the sources of those that are not defaults, and problems in the file."""
 
     settings: Settings
     origins: dict[str, str]  # such as `--model`, `SPD_LSP_MODEL` or the file's path
     problems: list[str]
 
     def with_options(self, context: click.Context, **changes: Any) -> Choices:
-        """These, with the options of a command that are settings and were given; `changes` replace values."""
+        """Replace settings by the options given to a command. changes: other values for these options."""
         settings = {name: getattr(self.settings, name) for name in FIELDS}
         origins = dict(self.origins)
         for option in context.command.params:
@@ -56,7 +56,7 @@ def config_path() -> Path:
 
 
 def read_config() -> tuple[dict[str, Any], list[str]]:
-    """The valid settings in the file by their fields' names, and what is wrong with the others."""
+    """The valid settings in the file by their fields' names, and a sentence about each other one."""
     path = config_path()
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin with a mark

@@ -12,7 +12,7 @@ MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folde
 
 
 def install_command(extra: str = "") -> str:
-    """The command that adds what is missing to the environment of this program. uv makes some that have no pip."""
+    """The command that installs packages in this program's environment: with uv where uv made one without pip."""
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
     command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]" if extra else "spd-lsp"]

@@ -59,7 +59,7 @@ def _is_absolute(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What a user can choose: in the configuration file, the editor's options, or with the flags of a command."""
+    """The settings of the configuration file, the editor's options and the flags of commands."""
 
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
@@ -157,7 +157,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
+        """Expand `~`: no shell has done it in editor options, environment variables and quotes."""
         for name in ("model", "data_dir"):
             object.__setattr__(self, name, expand_home(getattr(self, name)))
 

@@ -257,7 +257,7 @@ class Mixture:
         return (1 - sum(weights)) * p + self._sum(match, candidates, shares)
 
     def _sum(self, match: _Match, candidates: I64, shares: Sequence[Sequence[float]]) -> F64:
-        """Add up what each place says for the candidate behind it: the shares [W, O] of its contexts. -> [C]"""
+        """Add up, for each candidate, the shares [W, O] of the contexts that it follows. -> [C]"""
         size = len(candidates) + 1
         if not match.parts:
             return np.zeros(size - 1)
@@ -282,10 +282,10 @@ class Mixture:
 
 
 def _doubt(top: float) -> float:
-    """What the odds of n-grams beside a model are multiplied by, where its likeliest token has this probability.
+    """The factor of the n-grams' odds beside a model whose likeliest token has this probability.
 
-    So a model's strength is measured at every token: a good one is more often sure. With the starter, SmolLM2 and
-    Qwen2.5-Coder this one rule gives lines a higher likelihood than the best constant of each.
+    So a model's strength is measured at every token: a good model is more often sure. With the starter, SmolLM2
+    and Qwen2.5-Coder this one rule gives lines a higher likelihood than the best constant of each.
     Example: a row whose weights sum to 1/2, beside a token of .9 -> 1/11.
     """
     return max(1 - float(top), 0.0)

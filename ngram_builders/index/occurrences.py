@@ -1,4 +1,4 @@
-"""Where the end of a history stands in some texts, however long it is, and what follows there: lines to copy.
+"""Finds the longest ends of a history in other texts, and the tokens that follow there: lines to copy.
 
 In: suffix arrays of texts, the last tokens of a history, and ways to write it otherwise. Out: the places of its
 longest matches.
@@ -29,7 +29,7 @@ class Occurrence(NamedTuple):
     length: int  # tokens of the history's end that stand there
     document: int
     next: tuple[int, ...]  # the ids that follow
-    trust: float = 1.0  # how far its table is believed, up to 1
+    trust: float = 1.0  # of its table, up to 1
     at: int = 0  # how many ids of the document come before these
 
 
@@ -55,7 +55,7 @@ class SearchedTexts:
 
     array: SuffixArray
     skipped: frozenset[int] = frozenset()  # streams that are out of date
-    trust: float = 1.0  # how far they are believed, up to 1
+    trust: float = 1.0  # up to 1
     # The file, say, that has a text, and how many line ends that has, if this is the end of it; None: not known.
     holder: Callable[[int], tuple[object, int | None] | None] = lambda document: None
     label: Callable[[object], str] = str  # of a holder, for a person to read
@@ -66,7 +66,7 @@ class SearchedTexts:
         return list(islice(places, _MAX_PLACES))
 
     def around(self, document: int, at: int) -> Around | None:
-        """Return what is known of a text, with a place in it; None if that is nothing."""
+        """Return a text with its label, cut at a place; None if its file is not known."""
         if (of := self.holder(document)) is None:
             return None
         holder, lines = of

@@ -219,7 +219,7 @@ def _sort(text: Ints) -> U32:
 
 
 def _sort_by_doubling(text: Ints) -> U32:
-    """The same in NumPy: what is sorted by h ids is sorted by 2 h by the ranks of a place and the one h further.
+    """Sort in NumPy, by h = 1, 2, 4 ... ids: two places are compared by their ranks and those h places further.
 
     Manber and Myers, "Suffix arrays: a new method for on-line string searches", 1990.
     """

@@ -1,4 +1,4 @@
-"""Which tables serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
+"""The tables that a file uses: the user's assignments to workspaces and languages, and the rule that applies them.
 
 In: the record of assignments, the tables, a file. Out: tables with weights. Opens no table.
 
@@ -32,7 +32,7 @@ _Folder = TypeVar("_Folder", str, Path)
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """What the user assigned; an empty assignment is none."""
+    """The user's assignments; an empty one counts as none."""
 
     workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
     languages: Mapping[str, Assignment] = field(default_factory=dict)

@@ -56,7 +56,7 @@ _FOLDERS_FILE = "folders.msgpack"
 
 
 class FolderChoice(enum.Enum):
-    """What was decided about a folder that an editor opened."""
+    """The decision about a folder that an editor opened."""
 
     INDEXED = "indexed"  # by itself, of which the user has been told
     EXCLUDED = "excluded"  # by the user
@@ -185,7 +185,7 @@ class Registry:
             )
 
     def assignments(self) -> Assignments:
-        """What the user assigned; nothing if the record cannot be read, see `fault`."""
+        """The user's assignments; none if the record cannot be read, see `fault`."""
         try:
             return read_assignments(self.folder / _ASSIGNMENTS_FILE)
         except RECORD_ERRORS:
@@ -224,7 +224,7 @@ class Registry:
     # --- folders that editors opened ---------------------------------------------------------------------------
 
     def folder_choices(self) -> dict[Path, FolderChoice]:
-        """What was decided about folders, by their real paths; nothing if there is no record or it is damaged."""
+        """The decisions about folders, by their real paths; none if there is no record or it is damaged."""
         try:
             record = read_record(self.folder / _FOLDERS_FILE)
             return {Path(str(folder)): FolderChoice(choice) for folder, choice in record.items()}
@@ -240,7 +240,7 @@ class Registry:
     # --- the folder -------------------------------------------------------------------------------------------
 
     def fault(self) -> str | None:
-        """What is wrong with the folder or the record of assignments; None if nothing is, or neither exists."""
+        """The problem with the folder or the record of assignments, in a sentence; None without one."""
         try:
             os.scandir(self.folder).close()
             read_assignments(self.folder / _ASSIGNMENTS_FILE)
@@ -298,7 +298,7 @@ def export_table(registry: Registry, name: str, file: Path, *, replace: bool = F
 
 
 def _origin_of(table: NgramTable) -> Mapping[str, Any]:
-    """What people who get a table may know of how it was made: names of folders, without where they lie."""
+    """The facts in an exported file: the model, the time of the build, and names of folders without paths."""
     if table.is_imported:
         return table.origin
     model = Path(table.model).name if Path(table.model).is_absolute() else table.model

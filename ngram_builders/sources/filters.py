@@ -125,7 +125,7 @@ def decode_source(data: bytes, path: str = "") -> tuple[str, str | None]:
 
 
 def _unwritten_reason(text: str) -> str | None:
-    """Return why nobody wrote this text by hand, or None."""
+    """Return why a text counts as generated or minified, or None."""
     header = text[:_HEADER_CHARACTERS]
     lowered = header.lower()
     if any(hint in lowered for hint in _HINTS) and _MARK.search("\n".join(_comment_lines(header))):

@@ -81,7 +81,7 @@ _IS_VALUE = re.compile(r"\s{0,60}-?\s{0,20}[\"'`<]?(?:value|default|fallback|str
 
 
 def mask(text: str) -> str:
-    """Put the mark in place of every line that holds a secret; of a text that lists them nothing is left."""
+    """Replace every line that holds a secret by the mark; a text with very many secrets becomes empty."""
     secrets: dict[tuple[int, int], Secret] = {}
     for looked_at, found in enumerate(_search(text)):
         secrets.update((secret[:2], secret) for secret in found)
@@ -136,7 +136,7 @@ def _search(text: str) -> Iterator[list[Secret]]:
 
 
 def _end_of_value(text: str, start: int, end: int) -> int:
-    """The end of a line, or of the one below that holds the value of what is named at the end of this one."""
+    """The end of a line, or of a line below with the value of the name at this line's end."""
     line = text[start:end].rstrip()
     for _ in range(3 if line.endswith("{") else 1):
         if not line.endswith(_GOES_ON) and not _IS_BELOW.match(text, end):

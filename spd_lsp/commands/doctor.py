@@ -106,14 +106,14 @@ def fill_format(tokens: ModelTokenizer) -> Finding:
     """The prompt format for the text right of the cursor."""
     from spd_lsp.completion.fill_formats import untrained_format
 
-    subject = "fill in the middle"
-    if chosen := tokens.fill_format:
-        return Finding(subject, f"{chosen.name}, from {chosen.source}")
     config = tokens.vocabulary.config
     text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
     if other := untrained_format(config, tokens.is_special):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
-    return Finding(subject, f"{text}: it does not see the text right of the cursor")
+    text += ": it does not see the text right of the cursor"
+    if chosen := tokens.fill_format:
+        text = f"{chosen.name}, from {chosen.source}"
+    return Finding("fill in the middle", text)
 
 
 def check_tables(settings: Settings, fingerprint: str) -> Iterator[Finding]:

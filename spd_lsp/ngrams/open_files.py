@@ -1,4 +1,4 @@
-"""What is open in an editor, counted as it is now: beside a table of its file, or apart.
+"""Counts open documents as they are now: with the table of their file, or apart.
 
 In: open documents, the cursor, files that changed. Out: suffix arrays, texts to copy from, names. Knows neither
 LSP nor models.
@@ -62,7 +62,7 @@ class OpenFiles:
     # Updates from the editor.
 
     def update_documents(self, changes: Mapping[str, OpenDocument | None], active: str = "") -> None:
-        """Apply changes of documents, None once one is closed, but not to the active one: `set_active` does."""
+        """Apply changes of documents, None for a closed one. `set_active` changes the active one."""
         for name, document in changes.items():
             if document is None:
                 self._buffers.pop(name, None)
@@ -94,18 +94,18 @@ class OpenFiles:
         return tuple(signed for texts in self._of(language) for signed in texts.signed())
 
     def searched_texts(self, language: str | None) -> list[SearchedTexts]:
-        """The same as texts to copy from."""
+        """The texts of `arrays`, to copy from."""
         pair = self._of(language)
         return [one for texts in pair for one in texts.searched(lambda place: PurePath(str(place)).name)]
 
     def names(self, start: str, language: str | None, without: str) -> Iterator[str]:
-        """Yield the names that begin so in the documents of a language, one document left out."""
+        """Yield the names with this start in the documents of a language, but for one document."""
         for name, buffer in self._buffers.items():
             if name != without and buffer.opened.language == language:
                 yield from names_from(sorted_names(buffer.text), start)
 
     def text_at(self, place: str) -> str:
-        """What may be counted of a document that is open at a place; nothing if none is."""
+        """The masked text of the document that is open at a place; "" without one."""
         return next((buffer.text for buffer in self._buffers.values() if buffer.place == place), "")
 
     @property
@@ -163,7 +163,7 @@ class OpenFiles:
         buffer.counted = CountedText(buffer.place, object(), streams, len(lines) - 1)
 
     def _texts(self) -> dict[str, CountedText | None]:
-        """What is counted of open documents with the tables of their files, if they have some.
+        """The texts of open documents by place, which replace those of their files in tables.
 
         The repository's counts would drown those of the file that is being written: it is counted apart.
         """

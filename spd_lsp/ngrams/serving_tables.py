@@ -32,7 +32,7 @@ OPEN_FILES = "open files"  # the name under which their counts are listed beside
 
 
 def _label(table: NgramTable, file: Path | None, holder: object) -> str:
-    """A file of a table as people know it; behind the table's name, if the file asked for lies elsewhere.
+    """The path of a table's file, for people; with the table's name if the completed file lies elsewhere.
 
     Example: `httpx: _client.py`.
     """
@@ -85,7 +85,7 @@ class ServingTables:
         self._opened: dict[Path, Table | None] = {}
 
     def serve(self, document: OpenDocument, cursor: int) -> Mixture | None:
-        """Bring the counts up to date, and return what serves a document at the cursor.
+        """Bring the counts up to date, and return the mixture for a document at the cursor.
 
         All of an open document is counted but for the line of the cursor, which would predict itself.
         """

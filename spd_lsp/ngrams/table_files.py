@@ -1,7 +1,7 @@
-"""The files of one n-gram table: which changed since it was built, and what is counted of them until a rebuild.
+"""The files of one n-gram table: finds those that changed since it was built, and counts them until a rebuild.
 
-In: what a table was built from, the disk, and texts of open documents. Out: texts to add to the table's counts and
-to subtract, and whether the table should be rebuilt. Nothing is written: a restarted server scans the files again.
+In: the files at the build, the disk, and texts of open documents. Out: texts to add to the table's counts and to
+subtract, and whether the table should be rebuilt. Nothing is written: a restarted server scans the files again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CHECKOUT_PAUSE_FACTOR = 10  # durations of the last scan, once git has changed 
 
 @dataclass(frozen=True, slots=True)
 class CountedText:
-    """A text as it is counted: whole, or in two streams around the line that is being written."""
+    """A text as it is counted: whole, or in two streams around the line with the cursor."""
 
     holder: str  # the path of its file, or the name of its document
     key: Hashable  # equal keys mean equal text

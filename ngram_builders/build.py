@@ -119,7 +119,7 @@ def build(
     recipe: dict[str, Any] = {**selection.as_recipe(), "model": model}
 
     def build_with(cache: TokenCache) -> tuple[NgramTable, TokenizedFiles, bool]:
-        tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
+        tokenized = _tokenize_files(surveyed.files, cache, encode, survey_ns, report)
         for root in roots:
             if not root.is_dir():  # a table of nothing would replace that of what was just being deleted
                 raise UserError(f"{display_path(root)} vanished during the build; run the same command again")
@@ -241,7 +241,7 @@ class TokenizedFiles:
     encoding_seconds: float = 0.0
 
 
-def tokenize_files(
+def _tokenize_files(
     files: Sequence[SourceFile], cache: TokenCache, encode: Encode, survey_ns: int, report: ReportProgress
 ) -> TokenizedFiles:
     """Tokenize all source files into the cache. survey_ns: a time before the files were surveyed."""

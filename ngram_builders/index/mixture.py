@@ -18,8 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ngram_builders.arrays import F32, F64, I64, Floats, Ints
-from ngram_builders.index.occurrences import Occurrence, Rewriting, SearchedTexts, find_occurrences
-from ngram_builders.index.suffix_array import WIDE, SuffixArray, tally
+from ngram_builders.index.suffix_array import (
+    WIDE,
+    Occurrence,
+    Rewriting,
+    SearchedTexts,
+    SuffixArray,
+    find_occurrences,
+    tally,
+)
 
 DEFAULT_WEIGHT = 0.7  # of a table where it was built; measured from 0.5 to 0.9, flat around this
 ORDERS = (2, 3, 4, 5, 6)  # those of the paper

@@ -23,7 +23,7 @@ _MAX_NOTEBOOK_BYTES = 10_000_000  # most of it the outputs
 SECRET = "secret"
 GENERATED = "generated"
 MINIFIED = "minified"
-EMPTY = "empty"
+_EMPTY = "empty"
 _TOO_LARGE = "larger than 1 MB"
 UNREADABLE = "unreadable"
 
@@ -110,7 +110,7 @@ def check_status(status: os.stat_result, path: str) -> str | None:
 def check_size(size: int, path: str) -> str | None:
     """Return why a file of this many bytes is skipped, or None."""
     if size == 0:
-        return EMPTY
+        return _EMPTY
     if path.endswith(_NOTEBOOK_END):
         return "larger than 10 MB" if size > _MAX_NOTEBOOK_BYTES else None
     return _TOO_LARGE if size > MAX_SOURCE_BYTES else None
@@ -172,7 +172,7 @@ def _decode(data: bytes, path: str) -> tuple[str, str | None]:
             return "", "damaged notebook"
         if len(text) > MAX_SOURCE_BYTES:
             return "", _TOO_LARGE
-    return normalize_line_ends(text), None if text else EMPTY
+    return normalize_line_ends(text), None if text else _EMPTY
 
 
 def _decode_text(data: bytes) -> str:

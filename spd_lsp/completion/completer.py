@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ngram_builders.index.occurrences import SearchedTexts, find_occurrences
+from ngram_builders.index.suffix_array import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import is_inside_secret
 from spd_lsp.completion.blocks import (

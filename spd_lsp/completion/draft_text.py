@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ngram_builders.index.mixture import Mixture
-from ngram_builders.index.occurrences import Occurrence
+from ngram_builders.index.suffix_array import Occurrence
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from spd_lsp.completion.context import Context

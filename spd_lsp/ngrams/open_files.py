@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from ngram_builders.index.mixture import Signed
-from ngram_builders.index.occurrences import SearchedTexts
+from ngram_builders.index.suffix_array import SearchedTexts
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.language_ids import language_of, related_languages

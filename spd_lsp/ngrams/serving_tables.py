@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Pool, Signed
-from ngram_builders.index.occurrences import SearchedTexts
+from ngram_builders.index.suffix_array import SearchedTexts
 from ngram_builders.index.table_file import Table, TableError
 from ngram_builders.registry.ngram_table import (
     NgramTable,

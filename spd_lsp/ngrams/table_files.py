@@ -18,8 +18,7 @@ from time import monotonic, thread_time
 from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
 from ngram_builders.index.mixture import Signed
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
+from ngram_builders.index.suffix_array import SearchedTexts, SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
 from ngram_builders.sources.filters import UNREADABLE, read_source_text

@@ -116,7 +116,7 @@ def test_an_edit_gives_the_tokenizer_little_to_read(monkeypatch: pytest.MonkeyPa
     read.clear()
     middle = text.index("\n", len(text) // 2)
     one.encode(text[:middle] + "\n    changed = here" + text[middle:])
-    assert 0 < sum(read) < 1_000 < len(text) / 10  # two pieces at most
+    assert 0 < len(read) <= 2 and sum(read) < len(text) / 10
 
 
 @pytest.mark.parametrize("family", FAMILIES)

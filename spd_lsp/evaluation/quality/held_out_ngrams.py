@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Signed
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.index.suffix_array import SearchedTexts, build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles

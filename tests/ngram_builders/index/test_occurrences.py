@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.index import occurrences
+from ngram_builders.index import suffix_array
 from ngram_builders.index.mixture import ORDER_COUNT, Mixture, Signed
-from ngram_builders.index.occurrences import (
+from ngram_builders.index.suffix_array import (
     _DEPTH,
     Occurrence,
     Rewriting,
@@ -41,7 +41,7 @@ def plain_search(streams: Sequence[list[int]], history: list[int], follow: int) 
     return found
 
 
-every_place = partial(patch.multiple, occurrences, _MAX_PLACES=10**6, _PLACES_PER_LENGTH=10**6)
+every_place = partial(patch.multiple, suffix_array, _MAX_PLACES=10**6, _PLACES_PER_LENGTH=10**6)
 
 
 @given(STREAMS, HISTORY, st.sets(st.integers(0, 5)), st.integers(0, 3))

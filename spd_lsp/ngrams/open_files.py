@@ -24,14 +24,7 @@ from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.language_ids import language_of, related_languages
 from ngram_builders.token_cache import read_indexed_files, text_digest
 from ngram_builders.token_space import with_boundaries
-from spd_lsp.ngrams.open_documents import (
-    OpenDocument,
-    countable,
-    names_from,
-    place_of,
-    real_path,
-    sorted_names,
-)
+from spd_lsp.ngrams.open_documents import OpenDocument, countable, names_from, place_of, real_path, sorted_names
 from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES, CountedText, SortedTexts, Steps, TableFiles
 from spd_lsp.ngrams.text_encoder import TextEncoder, Tokenizer
 

@@ -14,12 +14,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Pool, Signed
 from ngram_builders.index.suffix_array import SearchedTexts
 from ngram_builders.index.table_file import Table, TableError
-from ngram_builders.registry.ngram_table import (
-    NgramTable,
-    covering_tables,
-    mismatch_message,
-    trust,
-)
+from ngram_builders.registry.ngram_table import NgramTable, covering_tables, mismatch_message, trust
 from ngram_builders.registry.registry import Registry
 from ngram_builders.sources.language_ids import related_languages
 from spd_lsp.ngrams.background_process import Rebuilder, outdated_message

@@ -176,14 +176,17 @@ class TableFiles:
                     unreadable.append(path)
         self._scan_seconds = thread_time() - began
         changed += [path for path in sorted(missing) if not path.startswith(tuple(unreadable))]
-        yield from self.read(changed)
+        yield from self.read(changed, are_sources=True)
 
-    def read(self, paths: Iterable[str]) -> Steps:
-        """Read files in steps, but none that a build would skip, until so many have changed that one is due."""
+    def read(self, paths: Iterable[str], *, are_sources: bool = False) -> Steps:
+        """Read files in steps, but none that a build would skip, until so many have changed that one is due.
+
+        are_sources: whether the names are known to be those of sources, so that each file is read once.
+        """
         for path in paths:
             if len(self.changed) > MAX_CHANGED_FILES:
                 return
-            if path in self.states or self._is_source(Path(path)):
+            if are_sources or path in self.states or self._is_source(Path(path)):
                 yield self._read(path)
 
     def _is_source(self, path: Path) -> bool:

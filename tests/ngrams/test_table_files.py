@@ -117,6 +117,7 @@ def test_what_a_build_would_leave_out_is_not_counted(files: OpenFiles, table: Ta
         look()
         settle(files)
         assert not table.changed and not held(files)
+    assert str(made) in table.states, "so the next scan does not read it again"
 
 
 def test_a_new_file_is_counted_beside_its_table_and_with_it_once_it_is_saved(files: OpenFiles, paths: list[Path]):

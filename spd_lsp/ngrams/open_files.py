@@ -38,6 +38,7 @@ class _Buffer:
     parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
     counted: CountedText | None = None  # None if nothing is to be counted
     text: str = ""  # with secrets masked; of the document with the cursor as it was before it had that
+    names: Sequence[str] = ()  # in `text`, in order
 
 
 class OpenFiles:
@@ -95,7 +96,7 @@ class OpenFiles:
         """Yield the names with this start in the documents of a language, but for one document."""
         for name, buffer in self._buffers.items():
             if name != without and buffer.opened.language == language:
-                yield from names_from(sorted_names(buffer.text), start)
+                yield from names_from(buffer.names, start)
 
     def text_at(self, place: str) -> str:
         """The masked text of the document that is open at a place; "" without one."""
@@ -141,11 +142,11 @@ class OpenFiles:
             return
         masked = countable(opened)
         if masked is None:
-            buffer.counted, buffer.text = None, ""
+            buffer.counted, buffer.text, buffer.names = None, "", ()
             return
         end_of_text = self.encoder.tokenizer.end_of_text
         if len(parts) == 1:
-            buffer.text = masked
+            buffer.text, buffer.names = masked, sorted_names(masked)
             whole = with_boundaries(self.encoder.encode(masked), end_of_text)
             buffer.counted = CountedText(buffer.place, text_digest(masked.encode()), (whole,))
             return

@@ -95,7 +95,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def call(choices: Choices, **options: Any) -> None:
-        if choices.problems and not options.get("ends_with_input"):  # then the server that started it has said so
+        if choices.problems and not options.get(
+            "ends_with_input"
+        ):  # the server that starts such a command reports them
             raise _ConfigError("\n".join(choices.problems))
         command(choices.settings, **options)
 

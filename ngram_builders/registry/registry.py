@@ -58,7 +58,7 @@ _FOLDERS_FILE = "folders.msgpack"
 class FolderChoice(enum.Enum):
     """The decision about a folder that an editor opened."""
 
-    INDEXED = "indexed"  # by itself, of which the user has been told
+    INDEXED = "indexed"  # automatically, with a message to the user
     EXCLUDED = "excluded"  # by the user
 
 

@@ -124,14 +124,14 @@ class OpenDocument:
         return {name: weight / total for name, weight in names if not any(name in one for one in secrets)}
 
 
-def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
+def likely_words(names: Mapping[str, float], words: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Return the probabilities of names and of the words in drafts, the likeliest first.
 
-    said: words that begin drafts, with the drafts' probabilities. A name in half of the drafts is twelve times as
+    words: those that begin drafts, with the drafts' probabilities. A name in half of the drafts is twelve times as
     likely as one in none. Unlikely words are left out.
     """
     mass: dict[str, float] = {}
-    for word, probability in said:
+    for word, probability in words:
         mass[word] = mass.get(word, 0.0) + probability
     new = max(0.0, 1 - sum(names.values()))
     prior = {**dict.fromkeys(mass, new / 2), **names}

@@ -116,9 +116,9 @@ class ServingTables:
 
     def know(self, language: str | None) -> bool:
         """Whether a table of the last request's file holds code in this language; open files do not count."""
-        wanted = related_languages(language or "")
+        related = related_languages(language or "")
         held = (one.table.languages for one in self.tables)
-        return any(not languages or not wanted.isdisjoint(languages) for languages in held)
+        return any(not languages or not related.isdisjoint(languages) for languages in held)
 
     @property
     def revision(self) -> int:

@@ -107,13 +107,13 @@ class TableFiles:
         held = {text.key: text for text in now.values() if text is not None}
         self._added.update([text for key, text in held.items() if key not in self._copies])
         replaced = Counter(self._built[path] for path in now if path in self._built)
-        gone = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
-        for key in gone:
+        removed = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
+        for key in removed:
             if key not in self._replaced and (ids := self.contents.ids(key)) is not None:
                 self._replaced[key] = CountedText(
                     "", key, (with_boundaries(ids, self._encoder.tokenizer.end_of_text),)
                 )
-        self._removed.update([self._replaced[key] for key in gone if key in self._replaced])
+        self._removed.update([self._replaced[key] for key in removed if key in self._replaced])
         return (*self._added.signed(), *self._removed.signed(-1))
 
     def searched_texts(
@@ -121,9 +121,11 @@ class TableFiles:
     ) -> list[SearchedTexts]:
         """The texts to copy from, as `differences` counted them: those of the table's shards, and those since."""
         found = self._added.searched(label, trust)
-        gone = {text.key for text in self._removed.texts}
+        removed = {text.key for text in self._removed.texts}
         for shard, keys in zip(shards, self.contents.documents, strict=True):
-            skipped = frozenset(number for number, key in enumerate(keys) if key in gone) if gone else frozenset()
+            skipped = (
+                frozenset(number for number, key in enumerate(keys) if key in removed) if removed else frozenset()
+            )
             found.append(SearchedTexts(shard, skipped, trust, partial(self._holder, keys), label))
         return found
 

@@ -124,9 +124,9 @@ def _read_attributes(line: str, names: Iterable[str], where: str, number: int) -
         if glob.startswith('"'):
             glob = re.sub(r'\\([\\"])', r"\1", glob[1:-1])
         for name in names:
-            said = [skips for word in words for form, skips in _STATES.items() if word == form.format(name)]
-            if said:
-                yield name, Rule(glob, said[-1], where + line, number)
+            states = [skips for word in words for form, skips in _STATES.items() if word == form.format(name)]
+            if states:
+                yield name, Rule(glob, states[-1], where + line, number)
 
 
 def whole_path(glob: str) -> str:

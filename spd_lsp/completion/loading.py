@@ -45,8 +45,7 @@ def load_completer(
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.ngrams.background_process import Rebuilder
-    from spd_lsp.ngrams.open_files import OpenFiles
-    from spd_lsp.ngrams.serving_tables import ServingTables
+    from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     server: ModelServer | None = None

@@ -29,7 +29,7 @@ from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.ngrams.table_files import TableFiles
 
 if TYPE_CHECKING:
-    from spd_lsp.ngrams.open_files import OpenFiles
+    from spd_lsp.ngrams.serving_tables import OpenFiles
 
 NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least

@@ -16,8 +16,7 @@ from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.checkpoint.hub import STARTER, locate
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 from tests.ngram_builders.small_tables import write_texts
 
 VOCABULARY = 12

@@ -25,7 +25,7 @@ from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.open_files import OpenFiles, line_around
+from spd_lsp.ngrams.serving_tables import OpenFiles, line_around
 from spd_lsp.ngrams.table_files import TableFiles
 from tests.conftest import STARTER
 from tests.planted import lines

@@ -20,8 +20,7 @@ from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import table_files
 from spd_lsp.ngrams.background_process import Rebuilder
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import OPEN_FILES, ServingTables
+from spd_lsp.ngrams.serving_tables import OPEN_FILES, OpenFiles, ServingTables
 from tests.conftest import STARTER
 
 LINES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.ngrams.open_files import OpenFiles
+from spd_lsp.ngrams.serving_tables import OpenFiles
 from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES, TableFiles
 from tests.ngrams.test_open_files import Snapshot, held, open_files_over, rescan, settle, show, table_of
 

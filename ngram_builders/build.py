@@ -1,6 +1,7 @@
 """Repositories -> an n-gram table: survey -> tokenize -> sort -> write -> register. Knows no tokenizer.
 
-Token ids of earlier builds are reused; the table is the same, byte for byte, as one made from nothing.
+A file in a state that the cache knows is not read, and a text whose digest it knows is not tokenized; the table is
+the same, byte for byte, as one made from nothing. While one batch of files is tokenized the next one is read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
@@ -31,29 +36,27 @@ from ngram_builders.registry.ngram_table import (
     table_name,
 )
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.discovery import display_path, survey
-from ngram_builders.sources.filters import read_source_text
-from ngram_builders.sources.name_rules import INTERNAL
+from ngram_builders.sources.discovery import SourceFile, display_path, survey
+from ngram_builders.sources.filters import UNREADABLE, NotSource, decode_source, read_file
+from ngram_builders.sources.language_ids import DATA_LANGUAGES, language_of
+from ngram_builders.sources.masking import MARK
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
-from ngram_builders.token_cache import CACHE_FILE, FileState, TokenCache, remove_cache
+from ngram_builders.token_cache import CACHE_FILE, FileState, TokenCache, remove_cache, text_digest
 from ngram_builders.token_space import TokenSpace, with_boundaries
-from ngram_builders.tokenized_files import (
-    Encode,
-    ReportProgress,
-    TokenizedFiles,
-    count_languages,
-    text_digest,
-    tokenize_files,
-)
 
 DUPLICATE = "duplicate"
 SHARD_TOKENS = 16_000_000  # sorted in 3 seconds and 350 MB
+Encode = Callable[[Sequence[str]], Iterable[Sequence[int]]]
+ReportProgress = Callable[[str, int, int], None]  # stage, done, total
+BATCH_FILES = 1_000
+_BATCH_CHARACTERS = 1_000_000
+SETTLED_NS = 2_000_000_000  # since a file's last change; within it, another change may leave no trace
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildSummary:
-    """What a build counted, what it skipped by reason, and where the table is."""
+    """The files and tokens that a build counted, the files that it skipped by reason, and the table's path."""
 
     name: str
     files: int
@@ -116,7 +119,7 @@ def build(
     recipe: dict[str, Any] = {**selection.as_recipe(), "model": model}
 
     def build_with(cache: TokenCache) -> tuple[NgramTable, TokenizedFiles, bool]:
-        tokenized = tokenize_files(surveyed.files, cache, encode, survey_ns, report)
+        tokenized = _tokenize_files(surveyed.files, cache, encode, survey_ns, report)
         for root in roots:
             if not root.is_dir():  # a table of nothing would replace that of what was just being deleted
                 raise UserError(f"{display_path(root)} vanished during the build; run the same command again")
@@ -149,7 +152,7 @@ def build(
 
 
 def _with_cache(file: Path, fingerprint: str, work: Callable[[TokenCache], T]) -> tuple[T, str | None]:
-    """Do the work of a build with its cache; if that fails with a new one, or none. -> result, what went wrong."""
+    """Run a build with its cache, else with a new one, else without. -> its result, and the problem or None"""
     path: Path | None = file
     problem: str | None = None
     while True:
@@ -195,7 +198,10 @@ def _write_shard(
     digests = list(dict.fromkeys(state.digest for state in files))
     report("sorting", 0, 1)
     streams = (with_boundaries(cache.ids(one), token_space.end_of_text) for one in digests)
-    write_shard(path, streams, count_languages(files), token_space)
+    languages: dict[bytes, str] = {}  # the first path of a text decides its language
+    for state in files:
+        languages.setdefault(state.digest, language_of(state.file.path, DATA_LANGUAGES) or "other")
+    write_shard(path, streams, Counter(languages.values()), token_space)
     report("sorting", 1, 1)
     cache.record_files(table_name(path), files)  # before a server can see the table
 
@@ -213,8 +219,113 @@ def write_shard(path: Path, streams: Iterable[Ints], sources: Mapping[str, int],
     write_table(path, array, summary)
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Some files that were read."""
+
+    files: int = 0  # readable or not
+    size: int = 0  # of all of them
+    states: list[FileState] = field(default_factory=list)  # of those that could be read
+    texts: dict[bytes, str] = field(default_factory=dict)  # to tokenize, by digest
+
+
+@dataclass(slots=True)
+class TokenizedFiles:
+    """The files that count, in the order of their paths, and the cost of tokenizing them."""
+
+    files: list[FileState] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    reused: int = 0  # files that were not read
+    masked: int = 0  # lines that hold a secret, of all distinct texts
+    encoded: int = 0  # tokens that were not in the cache
+    encoding_seconds: float = 0.0
+
+
+def _tokenize_files(
+    files: Sequence[SourceFile], cache: TokenCache, encode: Encode, survey_ns: int, report: ReportProgress
+) -> TokenizedFiles:
+    """Tokenize all source files into the cache. survey_ns: a time before the files were surveyed."""
+    # 1. Find the files whose states or texts the cache does not know.
+    known = set(cache.token_counts())
+    states = {
+        path: state for path, state in cache.file_states().items() if state.skip_reason or state.digest in known
+    }
+    changed = [file for file in files if file.path not in states or states[file.path].file != file]
+    for file in changed:
+        states.pop(file.path, None)
+    result = TokenizedFiles(reused=len(files) - len(changed))
+    # 2. Read and tokenize them.
+    total_bytes = sum(file.size for file in changed)
+    bytes_done = 0
+    for batch in _in_background(_read_batches(changed, known)):
+        started = time.perf_counter()
+        ids = (
+            [np.asarray(ids, dtype=np.int64) for ids in encode(list(batch.texts.values()))] if batch.texts else []
+        )
+        result.encoding_seconds += time.perf_counter() - started
+        result.encoded += sum(map(len, ids))
+        settled, unsettled = [], []
+        for state in batch.states:
+            if max(state.file.mtime_ns, state.file.ctime_ns) < survey_ns - SETTLED_NS:
+                settled.append(state)
+            else:
+                unsettled.append(state.file.path)
+        cache.add(dict(zip(batch.texts, ids, strict=True)), settled, unsettled)
+        states.update((state.file.path, state) for state in batch.states)
+        result.skipped[UNREADABLE] += batch.files - len(batch.states)
+        bytes_done += batch.size
+        report("bytes", bytes_done, total_bytes)
+    # 3. Account for every file.
+    masked: dict[bytes, int] = {}
+    for state in (states[file.path] for file in files if file.path in states):
+        if state.skip_reason:
+            result.skipped[state.skip_reason] += 1
+        else:
+            masked[state.digest] = state.masked
+            result.files.append(state)
+    result.masked = sum(masked.values())
+    return result
+
+
+def _read_batches(files: Iterable[SourceFile], known: set[bytes]) -> Iterator[_Batch]:
+    """Read files in batches that keep an encoder's threads busy and its memory small."""
+    batch = _Batch()
+    characters = 0
+    for file in files:
+        batch.files += 1
+        batch.size += file.size
+        with suppress(OSError):  # it was there in the survey
+            try:
+                data = read_file(file.path)
+                text, skip_reason = decode_source(data, file.path)
+            except NotSource as reason:
+                data, text, skip_reason = b"", "", str(reason)
+            digest = text_digest(data if skip_reason else text.encode())
+            batch.states.append(FileState(file, digest, skip_reason, text.count(MARK)))
+            if not skip_reason and digest not in known:
+                known.add(digest)
+                batch.texts[digest] = text
+                characters += len(text)
+        if batch.files >= BATCH_FILES or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch = _Batch()
+            characters = 0
+    if batch.files:
+        yield batch
+
+
+def _in_background(items: Iterable[T]) -> Iterator[T]:
+    """Yield the same items, each made in another thread while the one before is used."""
+    source = iter(items)
+    with ThreadPoolExecutor(1) as worker:
+        upcoming = worker.submit(next, source, None)
+        while (item := upcoming.result()) is not None:
+            upcoming = worker.submit(next, source, None)
+            yield item
+
+
 def _no_sources(roots: Sequence[Path], skipped: Counter[str]) -> UserError:
-    """The error of a repository without source, with what was there instead."""
+    """The error for a repository without source code; it counts the skipped files by reason."""
     folders = ", ".join(map(display_path, roots)) or "the given files"
     others = ", ".join(f"{number:,} {reason}" for reason, number in skipped.most_common()) or "nothing"
     return UserError(f"no source code in {folders} (skipped: {others}); name a folder with sources")
@@ -238,32 +349,3 @@ def default_name(roots: Sequence[Path], registry: Registry, model: str = "", fin
     own = (one for one in names if one in known.keys() - others and known[one].roots == folders)
     free = (one for one in names if one not in known or (not known[one].roots and one not in others))
     return next(chain(own, free), names[-1])
-
-
-def find_skipped(
-    roots: Sequence[Path], selection: Selection = EVERYTHING, report: ReportProgress = ignore_progress
-) -> dict[str, str]:
-    """Read all sources, and return what a build would skip, and why; a folder skipped as a whole is one entry."""
-    surveyed = survey(*roots, selection=selection)
-    skipped = {path: reason for path, reason in surveyed.skipped.items() if reason != INTERNAL}
-    known: set[bytes] = set()
-    for done, file in enumerate(surveyed.files, 1):
-        text, reason = read_source_text(file.path)
-        digest = text_digest(text.encode())
-        if reason := reason or (DUPLICATE if digest in known else None):
-            skipped[file.path] = reason
-        known.add(digest)
-        report("files", done, len(surveyed.files))
-    return skipped
-
-
-def find_first_copy(file: Path, roots: Sequence[Path], selection: Selection = EVERYTHING) -> Path | None:
-    """Return the file that a build counts instead of an equal one; None if it counts this one."""
-    path = str(file.parent.resolve() / file.name)
-    text = read_source_text(path)[0]
-    for other in survey(*roots, selection=selection).files:
-        if other.path == path:
-            return None
-        if read_source_text(other.path) == (text, None):
-            return Path(other.path)
-    return None

@@ -32,7 +32,15 @@ from datatrove.pipeline.readers import JsonlReader, ParquetReader
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 from loguru import logger
 
-from ngram_builders.build import DUPLICATE, SHARD_TOKENS, BuildSummary, ignore_progress, write_shard
+from ngram_builders.build import (
+    DUPLICATE,
+    SHARD_TOKENS,
+    BuildSummary,
+    Encode,
+    ReportProgress,
+    ignore_progress,
+    write_shard,
+)
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 from ngram_builders.registry.ngram_table import check_name
@@ -43,8 +51,8 @@ from ngram_builders.sources.filters import UNREADABLE, check_size, decode_source
 from ngram_builders.sources.language_ids import language_of
 from ngram_builders.sources.masking import MARK
 from ngram_builders.sources.name_rules import check_row_path
+from ngram_builders.token_cache import text_digest
 from ngram_builders.token_space import TokenSpace, with_boundaries
-from ngram_builders.tokenized_files import Encode, ReportProgress, text_digest
 
 _ROWS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 _TASK_BYTES = 48_000_000  # about 13 million tokens, less than a shard may have, unless they are compressed
@@ -62,7 +70,7 @@ class Task:
     space: TokenSpace
 
     def __call__(self, data: object, rank: int, world_size: int) -> None:
-        """Write each shard once it is full, and then what was left out; done again, a task replaces both."""
+        """Write each shard once it is full, then a record of skipped files; a second run replaces both."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # tasks run side by side, not the threads of one
         encode = self.make_encode()
         skipped: Counter[str] = Counter()
@@ -130,7 +138,7 @@ def build_corpora(
     slurm: Mapping[str, str] = {},
     report: ReportProgress = ignore_progress,
 ) -> BuildSummary | str:
-    """Build the table of what lies at some addresses and install it; or say what Slurm's job has yet to do.
+    """Build the table of some addresses and install it. -> the summary, or the state of Slurm's job in a sentence.
 
     An address is a folder, a file of rows or a pattern, here or wherever fsspec reads. make_encode is called once
     in each task: a function of a module, or a `functools.partial` of one. folder: one that all machines reach.

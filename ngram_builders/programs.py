@@ -25,7 +25,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process runs here; True where nobody can say: outside POSIX asking may harm it."""
+    """Whether a process runs on this machine; always True outside POSIX, where a check may end it."""
     if os.name == "posix" and process > 0:
         try:
             os.kill(process, 0)

@@ -61,7 +61,7 @@ def read_chunks(path: Path) -> Iterator[bytes]:
 def write_error(
     place: object, error: OSError, remedy: str = "make it writable or choose another folder"
 ) -> UserError:
-    """The error for what the system does not let us write."""
+    """The error for a place that cannot be written, with its cause and remedy."""
     remedy = _REMEDIES.get(error.errno or 0, remedy)
     return UserError(f"cannot write {place}: {error.strerror or error}; {remedy}, and run the same command again")
 
@@ -77,7 +77,7 @@ def write_record(file: Path, record: object) -> None:
 
 
 def file_stamp(file: Path) -> tuple[str, int, int, int]:
-    """What distinguishes one state of a file from the next: replacing it changes the inode within a clock tick."""
+    """A value that changes with a file: its path, inode, time and size; a replaced file has another inode."""
     try:
         status = file.stat()
         return (str(file), status.st_ino, status.st_mtime_ns, status.st_size)

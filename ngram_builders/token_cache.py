@@ -9,6 +9,7 @@ deleted content is overwritten.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import zlib
@@ -47,6 +48,11 @@ class FileState:
     digest: bytes
     skip_reason: str | None
     masked: int = 0  # lines that hold a secret
+
+
+def text_digest(data: bytes) -> bytes:
+    """Return the digest by which equal texts are known."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 class TokenCache:

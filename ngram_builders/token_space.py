@@ -12,7 +12,7 @@ from ngram_builders.arrays import I64, Ints
 
 @dataclass(frozen=True, slots=True)
 class TokenSpace:
-    """What identifies them."""
+    """A tokenizer's ids, as tables and models compare them."""
 
     fingerprint: str  # of the tokenizer
     vocab_size: int

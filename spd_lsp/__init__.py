@@ -16,7 +16,7 @@ _HOMES = {
     "load": "spd_lsp.api.completer",
     "superposed_decoding": "spd_lsp.api.generate",
 }
-__all__ = ["Completer", "Completion", "Completions", "UserError", "__version__", "load", "superposed_decoding"]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> object:

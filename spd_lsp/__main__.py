@@ -1,4 +1,4 @@
-"""The entry point of `spd-lsp` and `python -m spd_lsp`: what has to be set before other modules are imported."""
+"""The entry point of `spd-lsp` and `python -m spd_lsp`: sets variables before other modules are imported."""
 
 import os
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ import click
 
 from ngram_builders.errors import UserError
 from spd_lsp import __version__
-from spd_lsp.command_options import Choices, print_status
-from spd_lsp.config_file import config_path, read_config
-from spd_lsp.output.terminal import guard_output
+from spd_lsp.command_options import Choices, config_path, print_status, read_config
+from spd_lsp.output.printable import guard_output
 from spd_lsp.settings import Settings, expand_home
 
 _COMMANDS = {  # the module and its function, and what that says of itself first
@@ -44,10 +42,8 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
-            _discard_output()
-            remedy = "raise the limit (`ulimit -f`)" if error.errno == errno.EFBIG else "make room"
-            print_status(f"Error: cannot write: {error.strerror}; {remedy}, or write elsewhere")
-            sys.exit(1)
+            print_status(f"Error: cannot write: {error.strerror}; make room, or write elsewhere")
+            os._exit(1)  # Python would write the rest at exit, and fail again
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command to run, imported now."""
@@ -56,13 +52,6 @@ class Commands(click.Group):
         if name is not None:  # a shell that completes a line may name anything
             module, _, function = _COMMANDS[name][0].partition(":")
             command = getattr(import_module(f"spd_lsp.{module}"), function)
-        if name == "ngrams":
-            from spd_lsp.commands.rebuild import rebuild
-            from spd_lsp.commands.transfer import export_tables, import_file
-            from spd_lsp.commands.why import why
-
-            for one in (rebuild, why, export_tables, import_file):
-                command.add_command(one)
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -77,14 +66,6 @@ class Commands(click.Group):
             if not (remedy := remedy_for(error.name)):
                 raise
             raise click.ClickException(remedy) from error
-
-
-def _discard_output() -> None:
-    """Discard what standard output cannot write: Python would try again, and fail, at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(

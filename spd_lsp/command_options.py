@@ -1,15 +1,28 @@
-"""What commands of several rooms share: options, the settings that these make, and messages of progress."""
+"""The settings of commands: from the configuration file, environment variables and options; and what they open.
+
+The file holds settings of commands and the server, in kebab-case as in ruff.toml and uv.toml.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import platformdirs
 from click.core import ParameterSource
 
-from spd_lsp.settings import FIELDS, Settings, invalid_reason
+from spd_lsp.settings import FIELDS, Settings, converted, hint, invalid_reason
+
+if TYPE_CHECKING:
+    from ngram_builders.registry.registry import Registry
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+
+
+_KEYS = {name.replace("_", "-"): field for name, field in FIELDS.items()}
 
 
 class _ConfigError(click.ClickException):
@@ -17,14 +30,14 @@ class _ConfigError(click.ClickException):
 
 
 class Choices(NamedTuple):
-    """The settings in use, where those that are not defaults come from, and what is wrong in the file."""
+    """The settings in use, the sources of those that are not defaults, and problems in the file."""
 
     settings: Settings
     origins: dict[str, str]  # such as `--model`, `SPD_LSP_MODEL` or the file's path
     problems: list[str]
 
     def with_options(self, context: click.Context, **changes: Any) -> Choices:
-        """These, with the options of a command that are settings and were given; `changes` replace values."""
+        """Replace settings by the options given to a command. changes: other values for these options."""
         settings = {name: getattr(self.settings, name) for name in FIELDS}
         origins = dict(self.origins)
         for option in context.command.params:
@@ -35,6 +48,34 @@ class Choices(NamedTuple):
                 is_variable = source is ParameterSource.ENVIRONMENT
                 origins[name] = str(option.envvar) if is_variable else max(option.opts, key=len)
         return Choices(Settings(**settings), origins, self.problems)
+
+
+def config_path() -> Path:
+    """Where the file is, if there is one. Example: `~/.config/spd-lsp/config.toml` on Linux."""
+    return platformdirs.user_config_path("spd-lsp", appauthor=False) / "config.toml"
+
+
+def read_config() -> tuple[dict[str, Any], list[str]]:
+    """The valid settings in the file by their fields' names, and a sentence about each other one."""
+    path = config_path()
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors on Windows begin with a mark
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, []
+    except OSError as error:
+        return {}, [f"cannot read {path}: {error.strerror}; make it readable, or delete it"]
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor TOML
+        return {}, [f"{path} must be TOML, such as `drafts = 5`, but is not: {error}"]
+    valid: dict[str, Any] = {}
+    problems = []
+    for key, value in written.items():
+        if key not in _KEYS:
+            problems.append(f"{path}: unknown setting {key!r}{hint(key, _KEYS)}")
+        elif reason := invalid_reason(_KEYS[key], value):
+            problems.append(f"{path}: {key!r} {reason}")
+        else:
+            valid[_KEYS[key].name] = converted(value, _KEYS[key].default)
+    return valid, problems
 
 
 def with_choices(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,7 +95,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def call(choices: Choices, **options: Any) -> None:
-        if choices.problems and not options.get("ends_with_input"):  # then the server that started it has said so
+        if choices.problems and not options.get(
+            "ends_with_input"
+        ):  # the server that starts such a command reports them
             raise _ConfigError("\n".join(choices.problems))
         command(choices.settings, **options)
 
@@ -89,6 +132,21 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
         "Hugging Face id, the http:// address of a model server, or `none` for n-grams only."
     )
     return model(setting_option("--device")(command))
+
+
+def open_registry(settings: Settings) -> Registry:
+    """The n-gram tables in the data folder."""
+    from ngram_builders.registry.registry import Registry
+
+    return Registry(Path(settings.data_dir) if settings.data_dir else None)
+
+
+def load_tokens(model: str) -> ModelTokenizer:
+    """The tokenizer of a model; a model that is named by its Hugging Face id may be downloaded."""
+    from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.checkpoint.hub import locate
+
+    return ModelTokenizer(locate(model))
 
 
 def print_status(text: str) -> None:

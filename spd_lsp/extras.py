@@ -1,4 +1,4 @@
-"""What is not everywhere: packages of an extra in pyproject.toml."""
+"""Packages that are only installed with an extra of pyproject.toml, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODELS = ("torch", "transformers")  # the extra `models`, for Hugging Face folde
 
 
 def install_command(extra: str = "") -> str:
-    """The command that adds what is missing to the environment of this program. uv makes some that have no pip."""
+    """The command that installs packages in this program's environment: with uv where uv made one without pip."""
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
     command = [*(pip if find_spec("pip") else uv), f"spd-lsp[{extra}]" if extra else "spd-lsp"]
@@ -20,18 +20,14 @@ def install_command(extra: str = "") -> str:
 
 
 def missing_for_models() -> str:
-    """What is missing for models in Hugging Face folders, and the remedy; "" if nothing is."""
+    """The packages that models in Hugging Face folders lack, and the remedy, in a sentence; "" if none."""
     missing = [name for name in MODELS if find_spec(name) is None]
-    are = "are" if len(missing) > 1 else "is"
-    return (
-        f"needs {' and '.join(missing)}, which {are} not installed; run: {install_command('models')}"
-        if missing
-        else ""
-    )
+    needs = f"needs {' and '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed"
+    return f"{needs}; run: {install_command('models')}" if missing else ""
 
 
 def remedy_for(module: str | None) -> str:
-    """What to do where a command needs a module that is not there; "" if it should be."""
+    """The sentence about a module that a command cannot import; "" if it belongs to no extra."""
     if module in MODELS:
         return f"this command {missing_for_models()}"
     if module in ("msgspec", "prometheus_client", "starlette", "uvicorn"):

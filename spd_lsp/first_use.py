@@ -1,12 +1,11 @@
-"""What C code reads for the first time may end the whole process: a file in the cache says so to the next one.
+"""Protects from files on which C code crashes: a marker in the cache keeps the next process from opening them.
 
-Python's `faulthandler` writes into that file when the process crashes, and does not when somebody ends it.
+Python's `faulthandler` writes into the marker when the process crashes, but not when somebody ends it.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -22,9 +21,9 @@ _open: list[Any] = []  # the files of this process; a crash is noted in the last
 
 @contextmanager
 def first_use(folder: Path, what: str, version: str = "") -> Iterator[None]:
-    """Read within what a crash would be blamed on; `UserError` if this version of it ended a process before.
+    """Open a file within this context. `UserError` if this version of it crashed a process before.
 
-    folder: in the user's cache. what: names it in a sentence. version: another text after each change.
+    folder: of the markers. what: names the file in a sentence. version: changes with the file.
     Example: `with first_use(cache, "the model m.gguf", "date and size"): open_model()`.
     """
     marker = folder / blake2b(f"{what}\0{version}".encode(errors="replace"), digest_size=8).hexdigest()
@@ -40,7 +39,6 @@ def first_use(folder: Path, what: str, version: str = "") -> Iterator[None]:
     except OSError:  # as in a home that cannot be written
         yield
         return
-    was_enabled = faulthandler.is_enabled()
     with _lock:
         _open.append(file)
         faulthandler.enable(file)
@@ -51,8 +49,6 @@ def first_use(folder: Path, what: str, version: str = "") -> Iterator[None]:
             _open.remove(file)
             if _open:
                 faulthandler.enable(_open[-1])
-            elif was_enabled and sys.__stderr__:
-                faulthandler.enable(sys.__stderr__)
             else:
                 faulthandler.disable()
         file.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ _PROSE_LANGUAGES = (
 )  # fmt: skip
 
 
+_KINDS = {bool: "true or false", int: "an integer", float: "a number", tuple: "a list of strings", str: "a string"}
 _ABOUT: dict[str, Any] = {
     "low": None,
     "high": None,
@@ -53,19 +53,13 @@ def _is_model(name: str) -> bool:
     return _is_absolute(name) or (is_other and not is_path(name))
 
 
-def _is_data_folder(name: str) -> bool:
-    """Whether a text can name the data folder, which need not exist yet."""
-    folder = Path(expand_home(name))
-    return not name or (_is_absolute(name) and (folder.is_dir() or not os.path.lexists(folder)))
-
-
 def _is_absolute(name: str) -> bool:
     return Path(expand_home(name)).is_absolute() and "\0" not in name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What a user can choose: in the configuration file, the editor's options, or with the flags of a command."""
+    """The settings of the configuration file, the editor's options and the flags of commands."""
 
     enabled: bool = _setting(True, "offer completions", workspace=True)
     model: str = _setting(
@@ -96,10 +90,7 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.02,
-        "minimum probability of the first completion while you type",
-        low=0.0,
-        high=1.0,
+        0.02, "minimum probability of the first completion while you type", low=0.0, high=1.0
     )
     automatic: bool = _setting(True, "offer completions while you type; `false`: only on request")
     delay: int = _setting(0, "while you type, wait this many milliseconds for another key", low=0, high=10_000)
@@ -109,9 +100,7 @@ class Settings:
         True, "after two similar edits, propose the same change at other places in the file"
     )
     disabled_languages: tuple[str, ...] = _setting(
-        _PROSE_LANGUAGES,
-        "languages without completions, such as `Python` or `shellscript`",
-        workspace=True,
+        _PROSE_LANGUAGES, "languages without completions, such as `Python` or `shellscript`", workspace=True
     )
     indexing: str = _setting(
         "folders",
@@ -121,7 +110,7 @@ class Settings:
     data_dir: str = _setting(
         "",
         "full path of the folder for n-gram tables; empty: your data folder",
-        is_valid=_is_data_folder,
+        is_valid=lambda name: not name or _is_absolute(name),
         allowed="the full path of a folder",
     )
 
@@ -148,28 +137,15 @@ class Settings:
         0.54, "weight of the n-grams in the paper's formula", low=0.0, high=1.0, in_editors=False
     )
     temperature: float = _setting(
-        1.0,
-        "temperature of the model's probabilities; nothing is sampled",
-        low=0.001,
-        high=10.0,
-        in_editors=False,
+        1.0, "temperature of the model's probabilities; nothing is sampled", low=0.001, high=10.0, in_editors=False
     )
     candidates: int = _setting(
         20, "number of tokens that the model proposes at each step", low=1, high=1000, in_editors=False
     )
     ngram_weight: float = _setting(
-        1.0,
-        "how strongly your code influences completions; 0: not at all",
-        low=0.0,
-        high=100.0,
+        1.0, "how strongly your code influences completions; 0: not at all", low=0.0, high=100.0
     )
-    max_order: int = _setting(
-        6,
-        "length of the longest n-gram, in tokens",
-        low=2,
-        high=6,
-        in_editors=False,
-    )
+    max_order: int = _setting(6, "length of the longest n-gram, in tokens", low=2, high=6, in_editors=False)
     fill_format: str = _setting(
         "auto",
         "prompt format of the text after the cursor: `auto`, a model family's (`spd-lsp doctor` names it), "
@@ -181,7 +157,7 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        """Expand `~` here: in editor options, environment variables and quotes no shell has done it."""
+        """Expand `~`: no shell has done it in editor options, environment variables and quotes."""
         for name in ("model", "data_dir"):
             object.__setattr__(self, name, expand_home(getattr(self, name)))
 
@@ -233,19 +209,17 @@ def expand_home(path: str) -> str:
         return path
 
 
-def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None:
+def invalid_reason(setting: dataclasses.Field[Any], value: Any) -> str | None:
     """Why a setting cannot have this value, or None. Example: `must be from 1 to 16, not 0`."""
     kind, about = type(setting.default), setting.metadata
-    types = {
-        bool: "true or false",
-        int: "an integer",
-        float: "a number",
-        tuple: "a list of strings",
-        str: "a string",
-    }
+    if kind is tuple:
+        is_kind = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    else:  # as JSON writes it; a bool is an int in Python
+        is_kind = isinstance(value, (int, float) if kind is float else kind)
+        is_kind = is_kind and isinstance(value, bool) == (kind is bool)
     expected = ""
-    if not _has_type(kind, value):
-        expected = types[kind]
+    if not is_kind:
+        expected = _KINDS[kind]
     elif about["choices"] and value not in about["choices"]:
         expected = f"one of {', '.join(about['choices'])}"
     elif not about["is_valid"](value):
@@ -253,10 +227,3 @@ def invalid_reason(setting: dataclasses.Field[Any], value: object) -> str | None
     elif about["low"] is not None and not about["low"] <= value <= about["high"]:
         expected = f"from {about['low']} to {about['high']}"
     return f"must be {expected}, not {value!r}" if expected else None
-
-
-def _has_type(kind: type, value: Any) -> bool:
-    """Whether a value is one of a type as JSON writes it."""
-    if kind is tuple:
-        return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-    return isinstance(value, (int, float) if kind is float else kind) and isinstance(value, bool) == (kind is bool)

@@ -18,7 +18,7 @@ import pytest
 import ngram_builders
 import spd_lsp
 from ngram_builders.sources.filters import read_source_text
-from ngram_builders.sources.masking import find_secret_lines, secret_check
+from ngram_builders.sources.masking import mask, secret_check
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.loading import load_completer
 from spd_lsp.ngrams.open_documents import OpenDocument
@@ -76,7 +76,7 @@ def test_a_file_is_read_masked_learnt_and_completed_in_linear_time(
         path = tmp_path / f"{next(numbers)}.py"
         path.write_text(text)
         read_source_text(str(path))
-        find_secret_lines(text)
+        mask(text)
         secret_check(text, "")("x = 1")
         document = OpenDocument(path.as_uri(), path, "python", text)
         completer.update_documents({document.name: document})

@@ -28,7 +28,7 @@ from tests.lsp.lsp_client import at, session
 ROOT = Path(__file__).parents[1]
 PACKAGES = tuple(str(ROOT / name) for name in ("spd_lsp", "ngram_builders"))
 COMPLETER = "spd_lsp/completion/completer.py"
-MOST_FILES = 29  # of a request, from its handler to the items
+MOST_FILES = 26  # of a request, from its handler to the items
 
 SOURCE = """class Reader:
     def __init__(self, path, rows=None):
@@ -46,7 +46,6 @@ STAGES = {
     "spd_lsp/completion/context.py": "context",
     "spd_lsp/completion/tokenizer.py": "prompt",
     "spd_lsp/ngrams/serving_tables.py": "n-grams",
-    "spd_lsp/ngrams/mixture.py": "n-grams",
     "spd_lsp/completion/draft_text.py": "decoding",
     "spd_lsp/lsp/worker.py": "decoding",  # is asked before each pass whether to go on
     "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory

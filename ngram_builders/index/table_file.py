@@ -94,7 +94,7 @@ class Table:
         return cls(path, summary, array, crcs)
 
     def verify(self) -> None:
-        """TableError if a checksum differs."""
+        """Compare the checksums of all sections; TableError if one differs."""
         for name, crc in self.crcs.items():
             if zlib.crc32(_bytes(getattr(self.array, name))) != crc:
                 raise TableError(self.path, f"damaged data in section {name}")
@@ -178,12 +178,12 @@ def _read_header(path: Path, data: mmap.mmap | bytes) -> tuple[dict[str, Any], i
 
 
 def _read_summary(header: Mapping[str, Any], size: int) -> TableSummary:
-    """The header's facts; whoever made the table vouches for them. ValueError for what is no number or time."""
+    """The header's facts, which nothing verifies. ValueError for a field that is no number or time."""
     origin: dict[str, Any] = {}
-    if said := header["origin"]:
-        origin = {"model": str(said["model"]), "built": float(said["built"]), "sources": str(said["sources"])}
+    if facts := header["origin"]:
+        origin = {"model": str(facts["model"]), "built": float(facts["built"]), "sources": str(facts["sources"])}
         if not 0 <= origin["built"] < _MAX_TIME:
-            raise ValueError(said)
+            raise ValueError(facts)
     return TableSummary(
         fingerprint=str(header["fingerprint"]),
         sources={str(language): int(files) for language, files in header["sources"].items()},

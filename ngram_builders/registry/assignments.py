@@ -1,8 +1,8 @@
-"""Which tables serve a file: what the user assigned to workspaces and languages, and the rule that applies it.
+"""The tables that a file uses: the user's assignments to workspaces and languages, and the rule that applies them.
 
 In: the record of assignments, the tables, a file. Out: tables with weights. Opens no table.
 
-The rule, see `choices_for`:
+The rule, see `weights_for`:
 
 1. A file below a folder with an assignment is served by that assignment, with its weights, and by nothing else. Of
    several such folders the innermost counts.
@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT, GUEST_WEIGHT, NgramTable
+from ngram_builders.index.mixture import DEFAULT_WEIGHT
+from ngram_builders.registry.ngram_table import GUEST_WEIGHT, NgramTable
 from ngram_builders.scratch import read_record
 from ngram_builders.sources.language_ids import related_languages
 
@@ -31,7 +32,7 @@ _Folder = TypeVar("_Folder", str, Path)
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """What the user assigned; an empty assignment is none."""
+    """The user's assignments; an empty one counts as none."""
 
     workspaces: Mapping[str, Assignment] = field(default_factory=dict)  # by the real path of the folder
     languages: Mapping[str, Assignment] = field(default_factory=dict)
@@ -42,23 +43,16 @@ class Assignments:
         return frozenset(name for assignment in given for name in assignment)
 
     def only(self, names: Iterable[str]) -> Assignments:
-        """The same without any other tables."""
-        return self._renamed({name: [name] for name in names})
+        """The assignments without any other tables."""
+        kept = frozenset(names)
 
-    def with_alias(self, name: str, alias: str) -> Assignments:
-        """The same with a second name for a table; whichever exists serves."""
-        return self._renamed({**{known: [known] for known in self.names()}, name: [name, alias]})
-
-    def _renamed(self, names: Mapping[str, Iterable[str]]) -> Assignments:
-        """The same with each table replaced by others."""
-
-        def renamed(users: Mapping[str, Assignment]) -> dict[str, Assignment]:
+        def reduced(users: Mapping[str, Assignment]) -> dict[str, Assignment]:
             return {
-                user: {name: weight for known, weight in given.items() for name in names.get(known, ())}
+                user: {name: weight for name, weight in given.items() if name in kept}
                 for user, given in users.items()
             }
 
-        return Assignments(renamed(self.workspaces), renamed(self.languages))
+        return Assignments(reduced(self.workspaces), reduced(self.languages))
 
 
 def read_assignments(file: Path) -> Assignments:
@@ -70,39 +64,31 @@ def read_assignments(file: Path) -> Assignments:
     return Assignments(**{kind: {user: dict(given) for user, given in record[kind].items()} for kind in record})
 
 
-class Choice(NamedTuple):
-    """With which weight a table serves a file, and why."""
-
-    weight: float
-    reason: str
-
-
-def choices_for(
+def weights_for(
     assignments: Assignments,
     tables: Mapping[str, NgramTable],
     file: Path | None,
     language: str | None,
-) -> dict[str, Choice]:
-    """Return the names of the tables for a file, by the rule above; the last reason for one decides its weight.
+) -> dict[str, float]:
+    """Return the weights of the tables for a file by their names, by the rule above.
 
-    A file without a path has its language only.
+    For a file without a path, only its language counts.
     """
     own = _built_around(tables, file)
-    choices: dict[str, Choice] = {}
+    weights = dict.fromkeys(own, DEFAULT_WEIGHT)
     if file is not None and (workspace := _innermost(assignments.workspaces, file)):
-        assigned, reason = assignments.workspaces[workspace], f"chosen for {workspace}"
+        assigned = assignments.workspaces[workspace]
+        weights.clear()
     else:
-        choices |= own
-        name = _assigned_language(assignments.languages, language)
-        assigned, reason = assignments.languages.get(name, {}), f"chosen for {name} files"
+        assigned = assignments.languages.get(_assigned_language(assignments.languages, language), {})
     for name, weight in assigned.items():
         usual = DEFAULT_WEIGHT if name in own else GUEST_WEIGHT
-        choices[name] = Choice(usual if weight is None else weight, reason)
+        weights[name] = usual if weight is None else weight
     related = related_languages(language) if language else frozenset[str]()
     sound = {name: set(table.languages) for name, table in tables.items() if table.fault is None}
     return {
-        name: choice
-        for name, choice in choices.items()
+        name: weight
+        for name, weight in weights.items()
         if name in sound and (not related or not sound[name] or sound[name] & related)
     }
 
@@ -113,11 +99,10 @@ def _innermost(folders: Iterable[_Folder], file: Path) -> _Folder | None:
     return max(around, key=lambda folder: len(Path(folder).parts), default=None)
 
 
-def _built_around(tables: Mapping[str, NgramTable], file: Path | None) -> dict[str, Choice]:
-    """What was built from folders around a file, innermost first."""
+def _built_around(tables: Mapping[str, NgramTable], file: Path | None) -> list[str]:
+    """The names of the tables that were built from folders around a file, innermost first."""
     roots = {name: root for name, table in tables.items() if file and (root := _innermost(table.roots, file))}
-    names = sorted(roots, key=lambda name: (-len(roots[name].parts), name))
-    return {name: Choice(DEFAULT_WEIGHT, f"built from {roots[name]}") for name in names}
+    return sorted(roots, key=lambda name: (-len(roots[name].parts), name))
 
 
 def _assigned_language(languages: Mapping[str, Assignment], language: str | None) -> str:

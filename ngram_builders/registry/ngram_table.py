@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.mixture import DEFAULT_WEIGHT
 from ngram_builders.index.table_file import TableError, read_summary
 from ngram_builders.scratch import RECORD_ERRORS, read_chunks, read_record
 from ngram_builders.sources.rules.selection import Selection
 
-DEFAULT_WEIGHT = 0.7  # of a table where it was built; measured from 0.5 to 0.9, flat around this
 GUEST_WEIGHT = 0.3  # of a table elsewhere, unless a person gives another
 INDEX_FILE = "index.msgpack"
 TABLE_PATTERN = "table-*.ngt"
@@ -63,7 +63,7 @@ class NgramTable:
 
     @property
     def origin(self) -> Mapping[str, Any]:
-        """What an imported file says of how it was made: `model`, `built` and `sources`; empty if nothing."""
+        """The `model`, `built` and `sources` in the header of an imported file; empty if it has none."""
         return self.recipe.get("origin") or {}
 
     @property
@@ -83,12 +83,12 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether a file of this name can neither lie outside its folder nor be hidden in it."""
+    """Whether a text can name a table: its folder lies in the registry's and is not hidden."""
     return _NAME_PATTERN.fullmatch(name) is not None
 
 
 def trust(weight: float) -> float:
-    """How much of what only tables of this total weight know counts. Example: 0.07 -> 0.1"""
+    """The share of its full influence that a table of this weight has, up to 1. Example: 0.07 -> 0.1"""
     return min(1.0, weight / DEFAULT_WEIGHT)
 
 

@@ -1,26 +1,28 @@
-"""The n-gram tables of one user: a folder per table, and a record of which tables serve what.
+"""The n-gram tables of one user: a folder per table, and a record of which tables serve which files.
 
-In: a function that writes a table, or a file to serve. Out: tables with weights. Knows no tokens. What is written
-is complete before it is renamed into place, and one writer at a time renames; readers take no lock and see either
-the old or the new.
+In: a function that writes a table, or a file to complete. Out: tables with weights. Knows no tokens. What is
+written is complete before it is renamed into place, and one writer at a time renames; readers take no lock and see
+either the old or the new. An exported file holds the code as tokens, and in its header the tokenizer, the
+languages, the model and the names of folders, but no paths.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
 import shutil
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from ngram_builders.errors import UserError
-from ngram_builders.registry.assignments import Assignment, Assignments, Choice, choices_for, read_assignments
+from ngram_builders.index.table_file import Table, TableError, read_summary, write_table
+from ngram_builders.registry.assignments import Assignment, Assignments, read_assignments, weights_for
 from ngram_builders.registry.ngram_table import (
     INDEX_FILE,
     TABLE_PATTERN,
@@ -36,7 +38,9 @@ from ngram_builders.scratch import (
     SCRATCH_PATTERN,
     file_stamp,
     hold_lock,
+    read_chunks,
     read_record,
+    replace_file,
     scratch_path,
     write_error,
     write_record,
@@ -52,9 +56,9 @@ _FOLDERS_FILE = "folders.msgpack"
 
 
 class FolderChoice(enum.Enum):
-    """What was decided about a folder that an editor opened."""
+    """The decision about a folder that an editor opened."""
 
-    INDEXED = "indexed"  # by itself, of which the user has been told
+    INDEXED = "indexed"  # automatically, with a message to the user
     EXCLUDED = "excluded"  # by the user
 
 
@@ -171,20 +175,17 @@ class Registry:
         """Serve a language's files from these tables as well, anywhere; an empty assignment undoes it."""
         self._assign("languages", check_language(language) if weights else language, weights)
 
-    def assign_like(self, name: str, model_name: str) -> None:
-        """Have a table of another model serve wherever this one was chosen to."""
-        with self._writing():
-            self._write_assignments(self.assignments().with_alias(name, self.find(model_name).name))
-
     def _assign(self, kind: str, user: str, weights: Sequence[tuple[str, float | None]]) -> None:
         """Record what serves a workspace or language; UserError if there is no such table."""
         assignment: Assignment = {self.find(name).name: weight for name, weight in weights}
         with self._writing():
             before = self.assignments()
-            self._write_assignments(replace(before, **{kind: {**getattr(before, kind), user: assignment}}))
+            self._write_assignments(
+                dataclasses.replace(before, **{kind: {**getattr(before, kind), user: assignment}})
+            )
 
     def assignments(self) -> Assignments:
-        """What the user assigned; nothing if the record cannot be read, see `fault`."""
+        """The user's assignments; none if the record cannot be read, see `fault`."""
         try:
             return read_assignments(self.folder / _ASSIGNMENTS_FILE)
         except RECORD_ERRORS:
@@ -192,7 +193,7 @@ class Registry:
 
     def _write_assignments(self, assignments: Assignments) -> None:
         """Replace the record of assignments."""
-        kinds = asdict(assignments).items()
+        kinds = dataclasses.asdict(assignments).items()
         record = {kind: {user: given for user, given in sorted(users.items()) if given} for kind, users in kinds}
         write_record(self.folder / _ASSIGNMENTS_FILE, record)
 
@@ -201,13 +202,9 @@ class Registry:
 
         While nothing is rebuilt this costs no more than generation().
         """
-        tables, _ = self._read_state()
-        return [(tables[name], choice.weight) for name, choice in self.choices_for(file, language).items()]
-
-    def choices_for(self, file: Path | None, language: str | None) -> dict[str, Choice]:
-        """The same by name, with why each of them serves the file."""
         tables, assignments = self._read_state()
-        return choices_for(assignments, tables, file and file.resolve(), language)
+        weights = weights_for(assignments, tables, file and file.resolve(), language)
+        return [(tables[name], weight) for name, weight in weights.items()]
 
     def _read_state(self) -> tuple[dict[str, NgramTable], Assignments]:
         """The registry's state, read again only when something changed."""
@@ -227,7 +224,7 @@ class Registry:
     # --- folders that editors opened ---------------------------------------------------------------------------
 
     def folder_choices(self) -> dict[Path, FolderChoice]:
-        """What was decided about folders, by their real paths; nothing if there is no record or it is damaged."""
+        """The decisions about folders, by their real paths; none if there is no record or it is damaged."""
         try:
             record = read_record(self.folder / _FOLDERS_FILE)
             return {Path(str(folder)): FolderChoice(choice) for folder, choice in record.items()}
@@ -243,7 +240,7 @@ class Registry:
     # --- the folder -------------------------------------------------------------------------------------------
 
     def fault(self) -> str | None:
-        """What is wrong with the folder or the record of assignments; None if nothing is, or neither exists."""
+        """The problem with the folder or the record of assignments, in a sentence; None without one."""
         try:
             os.scandir(self.folder).close()
             read_assignments(self.folder / _ASSIGNMENTS_FILE)
@@ -275,3 +272,54 @@ class Registry:
         except OSError as error:
             remedy = "make it writable or choose another folder with --data-dir"
             raise write_error(f"the n-gram registry {self.folder}", error, remedy) from error
+
+
+# --- tables for other people ----------------------------------------------------------------------------------
+
+
+def export_table(registry: Registry, name: str, file: Path, *, replace: bool = False) -> list[Path]:
+    """Copy a table to a file, or into a folder as NAME.ngt, each completely or not at all. -> where it is.
+
+    A table of several shards becomes as many files, NAME-2.ngt and so on.
+    """
+    table = registry.find(name)
+    if table.fault:
+        raise UserError(table.fault)
+    first = file / f"{name}.ngt" if file.is_dir() else file
+    targets = [first, *(first.with_stem(f"{first.stem}-{n}") for n in range(2, len(table.paths) + 1))]
+    for target in targets:
+        if target.exists() and not replace:
+            raise UserError(f"{target} exists; choose another file or add --replace")
+    for path, target in zip(table.paths, targets, strict=True):
+        shard = Table.open(path)
+        shard.verify()
+        write_table(target, shard.array, dataclasses.replace(shard.summary, origin=_origin_of(table)))
+    return targets
+
+
+def _origin_of(table: NgramTable) -> Mapping[str, Any]:
+    """The facts in an exported file: the model, the time of the build, and names of folders without paths."""
+    if table.is_imported:
+        return table.origin
+    model = Path(table.model).name if Path(table.model).is_absolute() else table.model
+    return {"model": model, "built": table.built, "sources": ", ".join(root.name for root in table.roots)}
+
+
+def import_table(registry: Registry, file: Path, name: str | None = None, *, replace: bool = False) -> NgramTable:
+    """Install a table from a file, by default named after the file; its data is verified.
+
+    Without replace, an existing table stays.
+    """
+    name = check_name(file.stem if name is None else name)
+
+    def write(scratch: Path) -> None:
+        replace_file(scratch, read_chunks(file))
+        Table.open(scratch).verify()
+
+    try:
+        recipe = {"imported": str(file.resolve()), "origin": dict(read_summary(file).origin)}
+        with registry.lock_for_build(name):
+            return registry.install(name, [write], recipe=recipe, overwrite=replace)
+    except TableError as error:
+        remedy = "export it again where it was built, with this version of spd-lsp"
+        raise TableError(file, error.cause, remedy) from error

@@ -22,11 +22,9 @@ from ngram_builders.sources.name_rules import (
     INTERNAL,
     PACKAGE,
     SYMLINK,
-    VENDORED,
     WORKTREE,
     check_file_name,
     check_folder_content,
-    find_licence,
 )
 from ngram_builders.sources.rules.ignores import RULE_FILES, Exclusion, Ignores, outer_ignores
 from ngram_builders.sources.rules.selection import EVERYTHING, Selection
@@ -129,11 +127,8 @@ def explain_skipped(path: Path, root: Path, selection: Selection = EVERYTHING) -
 
 def _check_folder_content(folder: str, names: Collection[str], in_git: bool, top: str) -> Exclusion | None:
     """Return why nothing in a folder that holds these names counts, or None."""
-    folders = folder[len(top) :].split(os.sep)  # noqa: PTH206, as strings
-    if reason := check_folder_content(folders[-1], names, in_git=in_git):
+    if reason := check_folder_content(os.path.basename(folder), names, in_git=in_git):  # noqa: PTH119
         return Exclusion(reason)
-    if licence := find_licence(folders, names):
-        return Exclusion(VENDORED, f"its own licence: {os.path.join(folder, licence)}")  # noqa: PTH118
     if GIT in names and os.path.isfile(os.path.join(folder, GIT)):  # noqa: PTH113, PTH118
         # A worktree holds the files of a repository once more; a submodule's git folder has another name.
         main = git_folder(folder).resolve()

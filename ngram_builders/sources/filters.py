@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ngram_builders.sources.git_repository import NO_FOLLOW, OPEN_FLAGS
-from ngram_builders.sources.masking import find_secret_lines, mask
+from ngram_builders.sources.masking import mask
 
 MAX_SOURCE_BYTES = 1_000_000  # larger sources are almost always data or generated
 _MAX_NOTEBOOK_BYTES = 10_000_000  # most of it the outputs
@@ -23,7 +23,7 @@ _MAX_NOTEBOOK_BYTES = 10_000_000  # most of it the outputs
 SECRET = "secret"
 GENERATED = "generated"
 MINIFIED = "minified"
-EMPTY = "empty"
+_EMPTY = "empty"
 _TOO_LARGE = "larger than 1 MB"
 UNREADABLE = "unreadable"
 
@@ -89,14 +89,6 @@ def read_source_text(path: str) -> tuple[str, str | None]:
         return "", UNREADABLE
 
 
-def describe_secrets(path: str) -> dict[int, str]:
-    """Return which lines of a file are masked, counted from 1, and the kind of secret in each."""
-    try:
-        return find_secret_lines(_decode(read_file(path), path)[0])
-    except (NotSource, OSError):
-        return {}
-
-
 def read_file(path: str) -> bytes:
     """Read a regular file of a source's size; raises OSError or NotSource, and never waits for a pipe."""
     with os.fdopen(os.open(path, OPEN_FLAGS | NO_FOLLOW), "rb") as file:
@@ -118,7 +110,7 @@ def check_status(status: os.stat_result, path: str) -> str | None:
 def check_size(size: int, path: str) -> str | None:
     """Return why a file of this many bytes is skipped, or None."""
     if size == 0:
-        return EMPTY
+        return _EMPTY
     if path.endswith(_NOTEBOOK_END):
         return "larger than 10 MB" if size > _MAX_NOTEBOOK_BYTES else None
     return _TOO_LARGE if size > MAX_SOURCE_BYTES else None
@@ -133,7 +125,7 @@ def decode_source(data: bytes, path: str = "") -> tuple[str, str | None]:
 
 
 def _unwritten_reason(text: str) -> str | None:
-    """Return why nobody wrote this text by hand, or None."""
+    """Return why a text counts as generated or minified, or None."""
     header = text[:_HEADER_CHARACTERS]
     lowered = header.lower()
     if any(hint in lowered for hint in _HINTS) and _MARK.search("\n".join(_comment_lines(header))):
@@ -180,7 +172,7 @@ def _decode(data: bytes, path: str) -> tuple[str, str | None]:
             return "", "damaged notebook"
         if len(text) > MAX_SOURCE_BYTES:
             return "", _TOO_LARGE
-    return normalize_line_ends(text), None if text else EMPTY
+    return normalize_line_ends(text), None if text else _EMPTY
 
 
 def _decode_text(data: bytes) -> str:

@@ -24,13 +24,13 @@ _ANOTHER_MACHINE = re.compile(r"(?://|/net/|/Network/Servers/)[^/]+")
 
 
 def checkout_state(folder: Path) -> tuple[object, ...]:
-    """What changes when git checks out or commits in the repository around a folder; empty outside of one."""
+    """A value that changes with each checkout and commit in the repository around a folder; () outside of one."""
     private = _private_folder_around(folder)
     return tuple(file_stamp(private / name) for name in ("HEAD", "index")) if private else ()
 
 
 def is_git_at_work(folder: Path) -> bool:
-    """Whether git is changing the work tree around a folder; an old lock was left behind."""
+    """Whether git is changing the work tree around a folder: it holds a lock that is not old."""
     private = _private_folder_around(folder)
     locked = file_stamp(private / "index.lock")[2] if private else 0
     return abs(time.time_ns() - locked) < _MAX_LOCK_SECONDS * 10**9  # nor is one of the far future believed
@@ -56,13 +56,13 @@ def _private_folder(repository: Path) -> Path:
 
 
 def follow(folder: Path, name: str) -> Path | None:
-    """The folder that a file in another one names; none on another machine, which asking would tell who asks."""
+    """The folder that a file in another folder names; None on another machine, which would see the request."""
     host = _machine(name) or _machine(os.path.normpath(folder / name))
     return folder / name if name and (not host or host == _machine(os.path.realpath(folder))) else None
 
 
 def _machine(path: str) -> str:
-    """What names another machine at a path's beginning. Example: `/net/box/src` -> `/net/box`."""
+    """The part of a path that names another machine, or "". Example: `/net/box/src` -> `/net/box`."""
     found = _ANOTHER_MACHINE.match(path.replace("\\", "/"))
     return found[0] if found else ""
 

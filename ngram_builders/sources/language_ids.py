@@ -110,8 +110,8 @@ _RELATED: tuple[frozenset[str], ...] = (
 )
 
 
-def language_of(path: str | PurePath, wanted: Collection[str] | None = None) -> str | None:
-    """Return the LSP language id of source code for a file name, or None; that of data only if it is wanted.
+def language_of(path: str | PurePath, data: Collection[str] | None = None) -> str | None:
+    """Return the LSP language id for the name of a source file, or None. data: the data languages that count, too.
 
     Example: app.tsx -> typescriptreact
     """
@@ -119,8 +119,8 @@ def language_of(path: str | PurePath, wanted: Collection[str] | None = None) -> 
     stem, dot, extension = name.rpartition(".")
     if found := LANGUAGE_BY_NAME.get(name) or (LANGUAGE_BY_EXTENSION.get(extension) if stem and dot else None):
         return found
-    data = _DATA_BY_EXTENSION.get(extension) if stem and dot and wanted else None
-    return data if wanted and data in wanted else None
+    language = _DATA_BY_EXTENSION.get(extension) if stem and dot else None
+    return language if data and language in data else None
 
 
 def check_language(language: str) -> str:

@@ -81,32 +81,22 @@ _IS_VALUE = re.compile(r"\s{0,60}-?\s{0,20}[\"'`<]?(?:value|default|fallback|str
 
 
 def mask(text: str) -> str:
-    """Put the mark in place of every line that holds a secret; of a text that lists them nothing is left."""
-    secrets: dict[tuple[int, int], Secret] = {}
+    """Replace every line that holds a secret by the mark; a text with very many secrets becomes empty."""
+    secrets: set[tuple[int, int]] = set()
     for looked_at, found in enumerate(_search(text)):
-        secrets.update((secret[:2], secret) for secret in found)
+        secrets.update((secret.start, secret.end) for secret in found)
         if len(secrets) > _MAX_SECRETS or looked_at > _MAX_SUSPECTS:
             return ""
-    if not (secret := _lines_of(sorted(secrets.values()), text)):
+    if not secrets:
         return text
-    return "\n".join(MARK if number in secret else line for number, line in enumerate(text.split("\n"), 1))
-
-
-def find_secret_lines(text: str) -> dict[int, str]:
-    """Return the lines that hold a secret, counted from 1, with the kind of secret."""
-    return _lines_of(find_secrets(text), text)
-
-
-def _lines_of(secrets: Iterable[Secret], text: str) -> dict[int, str]:
-    kinds: dict[int, str] = {}
-    number = 1
-    counted = 0  # the line of an offset up to which line ends are counted
-    for secret in secrets:
-        number = number + text.count("\n", counted, secret.start)
-        counted = secret.start
-        for line in range(number, number + text.count("\n", secret.start, secret.end) + 1):
-            kinds.setdefault(line, secret.kind)
-    return dict(sorted(kinds.items()))
+    lines = text.split("\n")
+    number = counted = 0  # the line of an offset, up to which line ends are counted
+    for start, end in sorted(secrets):
+        number += text.count("\n", counted, start)
+        counted = start
+        for line in range(number, number + text.count("\n", start, end) + 1):
+            lines[line] = MARK
+    return "\n".join(lines)
 
 
 def find_secrets(text: str) -> list[Secret]:
@@ -136,7 +126,7 @@ def _search(text: str) -> Iterator[list[Secret]]:
 
 
 def _end_of_value(text: str, start: int, end: int) -> int:
-    """The end of a line, or of the one below that holds the value of what is named at the end of this one."""
+    """The end of a line, or of a line below with the value of the name at this line's end."""
     line = text[start:end].rstrip()
     for _ in range(3 if line.endswith("{") else 1):
         if not line.endswith(_GOES_ON) and not _IS_BELOW.match(text, end):

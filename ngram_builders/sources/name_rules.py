@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 
 from ngram_builders.sources.filters import GENERATED, MINIFIED, SECRET
 from ngram_builders.sources.git_repository import GIT
@@ -31,11 +30,6 @@ _NAMES_BY_REASON = {
     _BUILT: ".venv venv virtualenv dist build _build target .gradle .next .nuxt .svelte-kit .cache DerivedData",
 }
 _REASON_BY_NAME = {name: reason for reason, names in _NAMES_BY_REASON.items() for name in names.split()}
-# Here code with a licence of its own is vendored, and other code is not.
-_DEPENDENCY_FOLDERS = frozenset(
-    ["deps", "dependencies", "vendors", "extern", "external", "externals", "subprojects", "submodules"]
-)
-_LICENCE = re.compile(r"(?:un)?licen[cs]es?|copying|copyright", re.IGNORECASE)
 _INSTALLED_ENDS = (".dist-info", ".egg-info", ".xcodeproj")
 _is_generated_name = name_matcher(
     "*_pb2.py *_pb2.pyi *_pb2_grpc.py *.pb.go *.pb.cc *.pb.h *_pb.js *_pb.d.ts *.g.dart *.freezed.dart *.g.cs "
@@ -59,14 +53,6 @@ def check_folder_content(name: str, names: Collection[str], *, in_git: bool) -> 
         return _INSTALLED
     is_source = in_git or PACKAGE in names or GIT in names
     return _BUILT if not is_source and _REASON_BY_NAME.get(name) == _BUILT else None
-
-
-def find_licence(folders: Sequence[str], names: Iterable[str]) -> str | None:
-    """Return the licence among a folder's names, if it is one of dependencies. Example: deps/lua, COPYRIGHT."""
-    if _DEPENDENCY_FOLDERS.isdisjoint(folders):  # where people keep code of others beside their own
-        return None
-    licences = (name for name in names if _LICENCE.fullmatch(re.split("[.-]", name)[0]))
-    return min((name for name in licences if language_of(name) is None), default=None)
 
 
 def check_file_name(path: str, name: str, languages: Collection[str] | None = None) -> str | None:

@@ -299,7 +299,7 @@ def _is_secret(value: str, strength: int, is_near: bool) -> bool:
 
 
 def _is_bare_secret(value: str, strength: int, is_near: bool, *, is_setting: bool) -> bool:
-    """The same of a value without quotes, which may be code unless it is all that a line sets."""
+    """Whether a value without quotes is a secret: it may be code, unless the line sets nothing else."""
     if is_setting and is_near and strength == 2 and (_PHRASE.fullmatch(value) or _ENDS_IN_NUMBER.search(value)):
         return True
     if _NAME_IN_CODE.fullmatch(value):

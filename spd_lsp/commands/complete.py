@@ -65,8 +65,9 @@ def complete(
         name = path.as_uri()
         answer = completer.complete(source, cursor, language, path, name=name, explicit=not while_typing)
         answer = completer.write_block(source, cursor, language, path, answer, name=name)
-    instead = [f"{answer.instead}; the bundled model has completed"] if answer.instead else []
-    for problem in (*instead, *answer.problems):
+    if answer.instead:
+        print_status(f"{answer.instead}; the bundled model has completed")
+    for problem in answer.problems:
         print_status(problem)
     click.echo(_as_object(answer, settings.model) if as_json else _as_table(answer))
 
@@ -77,17 +78,22 @@ def _read_position(position: str, *, stdin: bool) -> tuple[Path, str, int]:
     if parts is None and re.search(r":[^/\\]*$", position):  # a disk of Windows has a separator behind it
         raise UserError(f"{position!r} is neither FILE nor FILE:LINE:COL, such as app.py:12:8")
     path = Path(parts[1] if parts else position)
-    source = _read_source(path, stdin=stdin)
+    try:
+        source = (sys.stdin.buffer.read() if stdin else path.read_bytes()).decode("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; name a text file") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from error
     if parts is None:
         return path, source, len(source)
     line, column = int(parts[2]), int(parts[3])
     lines = _LINE_END.split(source)
-    starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
     if not 1 <= line <= len(lines):
         raise UserError(f"{path} has no line {line}, only 1 to {len(lines)}")
     width = len(lines[line - 1])
     if not 1 <= column <= width + 1:
         raise UserError(f"line {line} of {path} has no column {column}, only 1 to {width + 1}")
+    starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
     return path, source, starts[line - 1] + column - 1
 
 
@@ -107,22 +113,8 @@ def _parse_change(text: str) -> tuple[str, Any]:
     return name, converted(value, FIELDS[name].default)
 
 
-def _read_source(path: Path, *, stdin: bool) -> str:
-    """A file's text, or that of standard input; binary files and other encodings are refused."""
-    try:
-        content = sys.stdin.buffer.read() if stdin else path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; name a text file") from error
-    if b"\0" in content:
-        raise UserError(f"{path} is a binary file; name a text file")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 ({error}); save it as UTF-8") from error
-
-
 def _as_table(answer: CompletionResult) -> str:
-    """The drafts, best first, then what they cost."""
+    """The drafts, best first, then the passes and the time that they took."""
     if not answer.completions:
         return f"no draft: {answer.reason}"
     rows = []
@@ -146,18 +138,13 @@ def _as_table(answer: CompletionResult) -> str:
 
 
 def _as_object(answer: CompletionResult, model: str) -> str:
-    """What a program needs of it; `spd_lsp/README.md` describes each field."""
+    """The answer as JSON; `spd_lsp/README.md` describes each field."""
     completions = [
         {name: getattr(one, name) for name in ("text", "kind", "ends", "place")}
         | {"probability": one.shown_probability, "files": one.match.files if one.match else 0}
         for one in answer.completions
     ]
     facts = "reason withheld problems ngrams fill_format passes tokens prompt_tokens"
-    return as_json(
-        {
-            "completions": completions,
-            "model": model,
-            **{name: getattr(answer, name) for name in facts.split()},
-            "milliseconds": round(answer.seconds * 1000, 1),
-        }
-    )
+    values = {name: getattr(answer, name) for name in facts.split()}
+    milliseconds = round(answer.seconds * 1000, 1)
+    return as_json({"completions": completions, "model": model, **values, "milliseconds": milliseconds})

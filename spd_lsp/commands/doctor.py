@@ -1,34 +1,27 @@
-"""The command `doctor`: what is wrong with an installation, and how to fix it. Each check yields lines."""
+"""The command `doctor`: checks an installation and says how to fix it. Each check yields findings."""
 
 from __future__ import annotations
 
 import platform
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from ngram_builders.errors import UserError
-from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION, LANGUAGE_BY_NAME
 from spd_lsp import __version__
-from spd_lsp.command_options import Choices, model_options, with_choices
-from spd_lsp.commands.ngram_listing import megabytes, missing_sources
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import Choices, config_path, model_options, open_registry, with_choices
+from spd_lsp.commands.ngrams import megabytes, missing_sources
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.config_file import config_path
 from spd_lsp.models.hub import absolute_model_name, locate
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import FIELDS, Settings
 
 if TYPE_CHECKING:
     from ngram_builders.registry.ngram_table import NgramTable
-    from spd_lsp.completion.completer import Completer
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
 _PACKAGES = ("xllamacpp", "torch", "transformers", "tokenizers", "tree-sitter", "numpy")
@@ -59,7 +52,7 @@ def doctor(choices: Choices) -> None:
 
 
 def _check_choices(choices: Choices) -> Iterator[Finding]:
-    """What is wrong in the configuration file, and where each value came from that is not the default."""
+    """The problems in the configuration file, and the source of each value that is not the default."""
     for problem in choices.problems:
         yield Finding("configuration", problem, is_error=True)
     if not choices.problems:
@@ -68,11 +61,6 @@ def _check_choices(choices: Choices) -> Iterator[Finding]:
     for name, origin in choices.origins.items():
         if (value := getattr(choices.settings, name)) != FIELDS[name].default:
             yield Finding(name.replace("_", "-"), f"{value!r}, from {origin}")
-    known = {*LANGUAGE_BY_EXTENSION.values(), *LANGUAGE_BY_NAME.values(), *Settings().disabled_languages}
-    for language in choices.settings.disabled_languages:
-        if language.casefold() not in known and (near := get_close_matches(language.casefold(), known, 1, 0.8)):
-            text = f"no language is called {language!r}; did you mean {near[0]!r}?"
-            yield Finding("disabled-languages", text, is_error=True)
 
 
 def _diagnose(settings: Settings) -> Iterator[Finding]:
@@ -80,28 +68,26 @@ def _diagnose(settings: Settings) -> Iterator[Finding]:
     from spd_lsp.completion.tokenizer import ModelTokenizer
 
     yield Finding("spd-lsp", f"{__version__}, Python {platform.python_version()} on {platform.platform()}")
-    yield Finding("packages", ", ".join(_versions()))
+    versions = []
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions.append(f"{name} {version(name)}")
+    yield Finding("packages", ", ".join(versions))
     try:
         tokens = ModelTokenizer(locate(settings.model), settings.fill_format)
     except UserError as error:
         yield Finding("model", str(error), is_error=True)
         return
-    yield check_model(settings, lambda settings: load_completer(settings, lambda text: None))
+    yield check_model(settings)
     yield fill_format(tokens)
     yield from check_tables(settings, tokens.fingerprint)
 
 
-def _versions() -> Iterator[str]:
-    for name in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            yield f"{name} {version(name)}"
-
-
-def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Finding:
+def check_model(settings: Settings) -> Finding:
     """Load the model and complete one line of code."""
     started = time.perf_counter()
     try:
-        completer = load(settings)
+        completer = load_completer(settings, lambda text: None)
     except UserError as error:
         return Finding("model", str(error), is_error=True)
     load_seconds = time.perf_counter() - started
@@ -117,17 +103,17 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 
 def fill_format(tokens: ModelTokenizer) -> Finding:
-    """How the text right of the cursor enters the prompt."""
+    """The prompt format for the text right of the cursor."""
     from spd_lsp.completion.fill_formats import untrained_format
 
-    subject = "fill in the middle"
-    if chosen := tokens.fill_format:
-        return Finding(subject, f"{chosen.name}, from {chosen.source}")
     config = tokens.vocabulary.config
     text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
     if other := untrained_format(config, tokens.is_special):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
-    return Finding(subject, f"{text}: it does not see the text right of the cursor")
+    text += ": it does not see the text right of the cursor"
+    if chosen := tokens.fill_format:
+        text = f"{chosen.name}, from {chosen.source}"
+    return Finding("fill in the middle", text)
 
 
 def check_tables(settings: Settings, fingerprint: str) -> Iterator[Finding]:
@@ -137,51 +123,30 @@ def check_tables(settings: Settings, fingerprint: str) -> Iterator[Finding]:
         yield Finding("n-grams in use", fault, is_error=True)
     tables = registry.tables()
     for table in tables:
-        yield _check_table(table, tables, absolute_model_name(settings.model), fingerprint)
+        subject = f"n-grams {table.name}"
+        try:
+            yield Finding(subject, _check_table(table, absolute_model_name(settings.model), fingerprint))
+        except UserError as error:
+            yield Finding(subject, str(error), is_error=True)
     if missing := registry.assignments().names() - {table.name for table in tables}:
         text = f"in use but missing: {', '.join(sorted(missing))}; to stop using them, run: spd-lsp ngrams unuse"
         yield Finding("n-grams in use", text, is_error=True)
-    yield _check_data_folder(registry.folder)
+    yield Finding("data folder", str(registry.folder))
 
 
-def _check_table(table: NgramTable, tables: Sequence[NgramTable], model: str, fingerprint: str) -> Finding:
-    """Check a table's record, tokenizer, checksums and sources."""
+def _check_table(table: NgramTable, model: str, fingerprint: str) -> str:
+    """Describe a table; UserError if its record, tokenizer or checksums are wrong."""
     from ngram_builders.index.table_file import Table
-    from ngram_builders.registry.ngram_table import (
-        covering_tables,
-        is_for_another_model,
-        mismatch_message,
-        model_label,
-    )
+    from ngram_builders.registry.ngram_table import is_for_another_model, mismatch_message
 
-    subject = f"n-grams {table.name}"
     if table.fault:
-        return Finding(subject, table.fault, is_error=True)
+        raise UserError(table.fault)
+    if is_for_another_model(table, model, fingerprint):
+        return mismatch_message(table, model)
     if table.fingerprint != fingerprint:
-        fitting = [other for other in tables if other.fingerprint == fingerprint]
-        if names := covering_tables(fitting, table):
-            return Finding(subject, f"for {model_label(table)}; {', '.join(names)} takes its place here")
-        is_error = not is_for_another_model(table, model, fingerprint)
-        return Finding(subject, mismatch_message(table, model), is_error)
-    try:
-        for path in table.paths:
-            Table.open(path).verify()
-    except UserError as error:
-        return Finding(subject, str(error), is_error=True)
-    files = f" in {len(table.paths)} files" if len(table.paths) > 1 else ""
-    text = f"{table.tokens:,} tokens, {megabytes(table.size)}{files}, checksums match"
-    if gone := missing_sources(table):
-        where = ", ".join(map(str, gone))
-        text += f"; its repository {where} is gone, see spd-lsp ngrams remove {table.name}"
-    return Finding(subject, text)
-
-
-def _check_data_folder(folder: Path) -> Finding:
-    """Whether `build-ngrams` could write here. Nothing is left behind."""
-    try:
-        existing = next(path for path in (folder, *folder.parents) if path.exists())
-        with tempfile.TemporaryFile(dir=existing):
-            return Finding("data folder", str(folder))
-    except OSError as error:
-        text = f"cannot write to {folder}: {error.strerror}; choose another folder with --data-dir"
-        return Finding("data folder", text, is_error=True)
+        raise UserError(mismatch_message(table, model))
+    for path in table.paths:
+        Table.open(path).verify()
+    missing = ", ".join(map(str, missing_sources(table)))
+    hint = f"; its repository {missing} is gone, see spd-lsp ngrams remove {table.name}" if missing else ""
+    return f"{table.tokens:,} tokens, {megabytes(table.size)}, checksums match{hint}"

@@ -1,4 +1,4 @@
-"""The command `models`: what `--model` could name on this machine, what is worth fetching, and fetching it."""
+"""The command `models`: lists the models on this machine and recommended ones, and downloads models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import click
 
 from ngram_builders.errors import UserError
+from spd_lsp.command_options import config_path
 from spd_lsp.completion.loading import load_completer
-from spd_lsp.config_file import config_path
 from spd_lsp.extras import install_command, missing_for_models
 from spd_lsp.models.fitting import (
-    RecommendedModel,
     free_gpu_memory,
     free_memory,
     memory_needed,
@@ -24,7 +23,6 @@ from spd_lsp.models.fitting import (
 )
 from spd_lsp.models.hub import STARTER, fetch, list_files
 from spd_lsp.models.stored import (
-    StoredModel,
     list_models,
     repository_file_name,
     searched_folders,
@@ -34,7 +32,7 @@ from spd_lsp.output.printable import as_json
 from spd_lsp.output.progress import format_bytes, progress
 from spd_lsp.settings import HUGGING_FACE_ID, NO_MODEL, Settings, is_path
 
-_SOURCE = "import os\n\n\ndef names(path):\n    return os."  # by which a model that was fetched is tried
+_SOURCE = "import os\n\n\ndef names(path):\n    return os."  # completed to check a model
 _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 
 
@@ -44,30 +42,29 @@ _FILE = re.compile(r"([\w.-]+/[\w.-]+):([\w./-]+\.gguf)", re.IGNORECASE)
 def models(context: click.Context, prints_json: bool) -> None:
     """List and download models.
 
-    Without a command, this is `models list`.
-    """
-    if not context.invoked_subcommand:
-        context.invoke(list_all, prints_json=prints_json)
-
-
-@models.command("list")
-@click.option("--json", "prints_json", is_flag=True, help="Print one JSON array.")
-def list_all(prints_json: bool) -> None:
-    """List local and recommended models.
-
     The list contains the models of Ollama, LM Studio, llama.cpp, the Hugging Face library and `models get`. Up to
     three recommended models suit this machine. Nothing is downloaded. Pass a name to --model, or a recommended
     name to `models get`. The memory column estimates the memory use on a CPU.
     """
+    if context.invoked_subcommand:
+        return
     free = free_memory()
-    found = [_described(model, free) for model in list_models()]
-    here = {model["name"] for model in found}
-    offers = [_offered(row) for row in recommend(free, free_gpu_memory()) if row.model not in here]
+    found = []
+    for model in list_models():
+        memory = model.size if model.path.is_file() else memory_needed(model.path)
+        fits = None if free is None else memory <= free
+        facts = {"name": model.name, "format": _format(model.path), "bytes": model.size, "memory": memory}
+        found.append({**facts, "fits": fits, "path": str(model.path)})
+    offers = []
+    for row in recommend(free, free_gpu_memory()):
+        if row.model not in {model["name"] for model in found}:
+            about = ("name", "model", "licence", "parameters", "bytes", "memory")
+            install = install_command(row.extra) if row.extra and missing_for_models() else ""
+            offers.append({**{fact: getattr(row, fact) for fact in about}, "install": install})
     if prints_json:
         click.echo(as_json([*found, *offers]))
-        return
-    for line in (*_as_table(found, free), *_as_offers(offers)):
-        click.echo(line)
+    else:
+        click.echo("\n".join(_as_lines(found, offers, free)))
 
 
 @models.command("get")
@@ -102,7 +99,7 @@ def get_model(name: str, prints_json: bool) -> None:
 
 
 def _fetched(name: str, report: Callable[[str], None]) -> str:
-    """The name that `--model` takes for a model; a file is there then, a repository is fetched as it is opened."""
+    """The name for `--model`; a GGUF file is downloaded now, a repository once it is opened."""
     here = {model.name for model in list_models()}
     if row := next((row for row in read_table() if row.name == name), None):
         if row.file and row.model not in here:
@@ -127,20 +124,6 @@ def _fetched(name: str, report: Callable[[str], None]) -> str:
     return name
 
 
-def _described(model: StoredModel, free: int | None) -> dict[str, Any]:
-    memory = model.size if model.path.is_file() else memory_needed(model.path)
-    fits = None if free is None else memory <= free
-    facts = {"name": model.name, "format": _format(model.path), "bytes": model.size, "memory": memory}
-    return {**facts, "fits": fits, "path": str(model.path)}
-
-
-def _offered(row: RecommendedModel) -> dict[str, Any]:
-    """A model that could be fetched; it has no path."""
-    facts = ("name", "model", "licence", "parameters", "bytes", "memory")
-    install = install_command(row.extra) if row.extra and missing_for_models() else ""
-    return {**{fact: getattr(row, fact) for fact in facts}, "install": install}
-
-
 def _format(path: Path) -> str:
     """How the weights are stored. Example: `GGUF qwen2 Q4_K`."""
     if path.is_dir():
@@ -153,28 +136,22 @@ def _format(path: Path) -> str:
         return "GGUF, damaged"
 
 
-def _as_table(found: list[dict[str, Any]], free: int | None) -> Iterator[str]:
-    """A line a model."""
+def _as_lines(found: list[dict[str, Any]], offers: list[dict[str, Any]], free: int | None) -> Iterator[str]:
+    """A line for each model on this machine, and for each recommended one with the packages that it needs."""
     if not found:
-        yield from (
-            "no models besides `starter`, which is bundled, in",
-            *(f"  {folder}" for folder in searched_folders()),
-        )
-        return
-    fits = {True: "yes", False: "no", None: "?"}
-    rows = [("model", "format", "size", "memory", "fits")]
-    for one in found:
-        sizes = format_bytes(one["bytes"]), format_bytes(one["memory"])
-        rows.append((one["name"], one["format"], *sizes, fits[one["fits"]]))
-    width, kinds = (max(len(row[column]) for row in rows) for column in (0, 1))
-    for name, kind, size, memory, fit in rows:
-        yield f"{name:{width}}  {kind:{kinds}}  {size:>12}  {memory:>12}  {fit}"
-    if free is not None:
-        yield f"free memory: {format_bytes(free)}"
-
-
-def _as_offers(offers: list[dict[str, Any]]) -> Iterator[str]:
-    """A line for each model that could be fetched, with what it needs."""
+        yield "no models besides `starter`, which is bundled, in"
+        yield from (f"  {folder}" for folder in searched_folders())
+    else:
+        fits = {True: "yes", False: "no", None: "?"}
+        rows = [("model", "format", "size", "memory", "fits")]
+        for one in found:
+            sizes = format_bytes(one["bytes"]), format_bytes(one["memory"])
+            rows.append((one["name"], one["format"], *sizes, fits[one["fits"]]))
+        width, kinds = (max(len(row[column]) for row in rows) for column in (0, 1))
+        for name, kind, size, memory, fit in rows:
+            yield f"{name:{width}}  {kind:{kinds}}  {size:>12}  {memory:>12}  {fit}"
+        if free is not None:
+            yield f"free memory: {format_bytes(free)}"
     if offers:
         yield from ("", "recommended here, to be fetched with `spd-lsp models get NAME`:")
     for offer in offers:

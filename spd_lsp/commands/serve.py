@@ -1,4 +1,4 @@
-"""The command `serve`: the language server for one editor, or for any number of them, or the same over HTTP."""
+"""The command `serve`: the language server for one editor or several, or completions over HTTP."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ import click
 
 from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
-from spd_lsp.command_options import Choices, model_options, print_status, setting_option, with_choices
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import (
+    Choices,
+    config_path,
+    model_options,
+    open_registry,
+    print_status,
+    setting_option,
+    with_choices,
+)
 from spd_lsp.completion.loading import load_completer, open_model
-from spd_lsp.config_file import config_path
 from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import Settings
 
@@ -51,13 +57,13 @@ def serve(
     from spd_lsp.lsp.transport.access import socket_path
     from spd_lsp.lsp.transport.serve import serve_stdio
 
-    settings = dataclasses.replace(choices.settings, model=absolute_model_name(choices.settings.model))
-    fixed = {name for name, origin in choices.origins.items() if origin != str(config_path())}
-    problems = [f"{problem}; ignored" for problem in choices.problems]
     if (stdio, socket is not None, http is not None).count(True) > 1:
         raise UserError("--stdio, --socket and --http cannot be combined; choose one")
     if metrics is not None and socket is None:
         raise UserError("--metrics belongs to --socket")
+    settings = dataclasses.replace(choices.settings, model=absolute_model_name(choices.settings.model))
+    fixed = {name for name, origin in choices.origins.items() if origin != str(config_path())}
+    problems = [f"{problem}; ignored" for problem in choices.problems]
     if problems and (http is not None or socket is not None):
         print_status("\n".join(problems))
     if http is not None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from spd_lsp.command_options import with_settings
-from spd_lsp.commands.ngrams import open_registry
+from spd_lsp.command_options import open_registry, with_settings
 from spd_lsp.output.printable import as_json, printable
 from spd_lsp.settings import Settings
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ngram_builders.index.occurrences import SearchedTexts, find_occurrences
+from ngram_builders.index.suffix_array import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import is_inside_secret
 from spd_lsp.completion.blocks import (
@@ -31,9 +31,8 @@ from spd_lsp.decoding.decoders import decoder_for, settings_for
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
-from spd_lsp.ngrams.mixture import adjusted
 from spd_lsp.ngrams.open_documents import ImportedModules, ImportList, OpenDocument
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import ServingTables, adjusted
 from spd_lsp.settings import Settings
 
 _IMPORTED_TOKENS = 32  # of a list of imported names elsewhere

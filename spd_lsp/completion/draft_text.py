@@ -9,13 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ngram_builders.index.occurrences import Occurrence
+from ngram_builders.index.mixture import Mixture
+from ngram_builders.index.suffix_array import Occurrence
 from ngram_builders.sources.filters import normalize_line_ends
 from ngram_builders.sources.masking import MARK
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.ngrams.mixture import Mixture
 
 MAX_BLOCK_TOKENS = 128
 _MAX_HISTORY = 32  # tokens before the drafts that n-grams and the longest match may look back to

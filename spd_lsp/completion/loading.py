@@ -44,8 +44,7 @@ def load_completer(
     from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.ngrams.background_process import Rebuilder
-    from spd_lsp.ngrams.open_files import OpenFiles
-    from spd_lsp.ngrams.serving_tables import ServingTables
+    from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 
     registry = Registry(Path(settings.data_dir) if settings.data_dir else None)
     server: ModelServer | None = None
@@ -82,5 +81,3 @@ def _with_shipped(settings: Settings, shipped: Mapping[str, int]) -> Settings:
         name: value for name, value in shipped.items() if getattr(settings, name) == getattr(defaults, name)
     }
     return replace(settings, **unset)
-
-

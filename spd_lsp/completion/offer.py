@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 
-from ngram_builders.index.occurrences import Occurrence, SearchedTexts, find_occurrences, text_around
+from ngram_builders.index.suffix_array import Occurrence, SearchedTexts, find_occurrences, text_around
 from ngram_builders.sources.masking import secret_check
 from spd_lsp.completion.context import Context
 from spd_lsp.completion.draft_text import DraftText, find_end, visible_text

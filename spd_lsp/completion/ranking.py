@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from ngram_builders.index.occurrences import Occurrence
+from ngram_builders.index.suffix_array import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
 from spd_lsp.output.progress import format_count
 from spd_lsp.settings import Settings

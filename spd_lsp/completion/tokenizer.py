@@ -22,7 +22,7 @@ from weakref import proxy
 import numpy as np
 
 from ngram_builders.arrays import Ids
-from ngram_builders.index.occurrences import Rewriting
+from ngram_builders.index.suffix_array import Rewriting
 from ngram_builders.token_space import TokenSpace
 from spd_lsp.completion.fill_formats import choose_format
 from spd_lsp.models.load import load_vocabulary

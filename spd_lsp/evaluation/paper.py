@@ -21,7 +21,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import ORDER_COUNT, Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -32,7 +32,7 @@ from spd_lsp.evaluation.decoders import DECODERS, sample, sampled_drafts
 from spd_lsp.evaluation.quality.examples import read_packages
 from spd_lsp.evaluation.tables import markdown_table, percent
 from spd_lsp.models.base import Engine, ForwardInput
-from spd_lsp.ngrams.mixture import MAX_CONTEXT, Mixture, adjusted
+from spd_lsp.ngrams.serving_tables import adjusted
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 
@@ -158,7 +158,7 @@ def _drafts(engine: Engine, passage: Passage, method: _Method, k: int, tokens: i
     decoder, settings, asks = method
     settings = replace(settings, drafts=k, max_tokens=tokens)
     mixture = adjusted(passage.mixture, settings) if asks else None
-    request = DecodingRequest(passage.before, lambda ids: False, passage.before[-MAX_CONTEXT:], mixture)
+    request = DecodingRequest(passage.before, lambda ids: False, passage.before[-ORDER_COUNT:], mixture)
     if decoder == "nucleus":  # equal ones do not count once
         _, drafts = sample(engine, request, settings, lambda: None)
     elif decoder == "nucleus-superposed":

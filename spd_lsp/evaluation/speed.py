@@ -13,9 +13,8 @@ from pathlib import Path
 from random import Random
 from statistics import quantiles
 
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.command_options import print_status
 from spd_lsp.completion.tokenizer import ModelTokenizer
@@ -25,7 +24,6 @@ from spd_lsp.evaluation.tables import markdown_table
 from spd_lsp.models.base import Engine
 from spd_lsp.models.hub import locate
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.output.progress import ReportProgress
 from spd_lsp.settings import Settings
 

@@ -153,7 +153,7 @@ class FolderIndexer:
         """Run the build and show its progress; `built`, `large`, `skipped` or `failed`, and why or what."""
         data = str(target.registry.folder.absolute())
         task = {"folder": str(folder), "data_dir": data, "model": target.model, "unlimited": unlimited}
-        process = start_in_background(python("spd_lsp.commands.index_folder", json.dumps(task)), subprocess.PIPE)
+        process = start_in_background(python("spd_lsp.commands.build_ngrams", json.dumps(task)), subprocess.PIPE)
         assert process.stdout
         title = f"spd-lsp: indexing {printable(folder.name)}"
         self.progress = folder.name, 0.0

@@ -1,1 +1,1 @@
-"""What n-gram tables and open files say of the next token."""
+"""N-gram probabilities of the next token, from tables and open files."""

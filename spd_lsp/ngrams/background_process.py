@@ -1,11 +1,7 @@
-"""Processes that compute in the background: they give way to all others, and end with the one that started them.
-
-In: outdated tables, and the command that rebuilds one. A server notices the new table by itself.
-"""
+"""Processes of low priority that end with the process that started them, and rebuilds of outdated tables."""
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
 import sys
@@ -14,13 +10,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 
 from ngram_builders.programs import NEUTRAL_CWD
 from ngram_builders.registry.ngram_table import NgramTable
 
 _PRIORITY = 10  # as `nice` has it; with the least, 3 seconds of work take minutes where all cores are busy
-_PAUSE = 20.0  # seconds after a build that found nothing to write, as where files were changed and changed back
 
 
 def start_in_background(command: Sequence[str], output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -43,7 +37,7 @@ def start_in_background(command: Sequence[str], output: int = subprocess.DEVNULL
 
 
 def end_with_input() -> None:
-    """End this process with its standard input, a pipe that closes with the other one, even if that is killed."""
+    """End this process with its standard input: a pipe from the other process, closed even if that is killed."""
 
     def wait() -> None:
         while os.read(0, 1):
@@ -60,13 +54,10 @@ class Rebuilder:
         self.command = command
         self.running: tuple[NgramTable, subprocess.Popen[bytes]] | None = None
         self.problems: list[str] = []
-        self._not_before: dict[tuple[Path, ...], float] = {}  # when to build the table of these files again
+        self._failed: set[tuple[Path, ...]] = set()  # the files of tables whose build is not tried again
 
     def update(self, outdated: Sequence[NgramTable]) -> list[str]:
-        """Check on the running build, and start the next one; the tables of which one ended well. Never blocks.
-
-        A build that failed is not repeated for the same files, and one that wrote nothing after a pause.
-        """
+        """Check on the running build, and start the next one. Never blocks. -> the tables that were rebuilt."""
         built: list[str] = []
         if self.running is not None:
             table, process = self.running
@@ -76,20 +67,22 @@ class Rebuilder:
             _end(process)
             if process.returncode == 0:
                 built = [table.name]
-                self._not_before[table.paths] = monotonic() + _PAUSE
             else:
-                self.problems.append(outdated_message(table))
+                self._fail(table)
         for table in outdated:
-            if self.running is None and self._not_before.get(table.paths, 0.0) <= monotonic():
-                self._not_before[table.paths] = math.inf
+            if self.running is None and table.name not in built and table.paths not in self._failed:
                 try:
                     process = start_in_background(self.command(table))
                 except OSError:
-                    self.problems.append(outdated_message(table))
+                    self._fail(table)
                 else:
                     self.running = table, process
                     weakref.finalize(self, _end, process)
         return built
+
+    def _fail(self, table: NgramTable) -> None:
+        self._failed.add(table.paths)
+        self.problems.append(outdated_message(table))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Open documents, what of them may be counted, and the names that a word in them may become.
+"""Open documents: the text that may be counted, and the names that complete a word.
 
 In: texts and a cursor, and the files of tables. Out: names, the likeliest first: those of open documents, of the
 modules that a document imports, and of lists of imported names. Imported modules are those that tables count, as
@@ -29,7 +29,7 @@ from ngram_builders.sources.secret_files import is_secret
 from spd_lsp.ngrams.table_files import TableFiles
 
 if TYPE_CHECKING:
-    from spd_lsp.ngrams.open_files import OpenFiles
+    from spd_lsp.ngrams.serving_tables import OpenFiles
 
 NAME = re.compile(r"[^\W\d]\w{2,}")
 _BEGUN_NAME = re.compile(r"(?<!\w)[^\W\d]\w+\Z")  # of two letters at least
@@ -124,14 +124,14 @@ class OpenDocument:
         return {name: weight / total for name, weight in names if not any(name in one for one in secrets)}
 
 
-def likely_words(names: Mapping[str, float], said: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return how likely names and other words are where drafts say words so probably, the likeliest first.
+def likely_words(names: Mapping[str, float], words: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Return the probabilities of names and of the words in drafts, the likeliest first.
 
-    A name that half of the drafts say is twelve times as likely as one that none says. Words that are hardly
-    meant are left out.
+    words: those that begin drafts, with the drafts' probabilities. A name in half of the drafts is twelve times as
+    likely as one in none. Unlikely words are left out.
     """
     mass: dict[str, float] = {}
-    for word, probability in said:
+    for word, probability in words:
         mass[word] = mass.get(word, 0.0) + probability
     new = max(0.0, 1 - sum(names.values()))
     prior = {**dict.fromkeys(mass, new / 2), **names}
@@ -229,7 +229,7 @@ class ImportedModules:
         return [one for one in tables if any(place.startswith(f"{root}{os.sep}") for root in one.table.roots)]
 
     def _text(self, path: str) -> str:
-        """What a module says: in the editor, if it is open there, or on disk."""
+        """The text of a module: in the editor, if it is open there, or on disk."""
         return self._files.text_at(path) or _text_on_disk(path, file_stamp(Path(path)))
 
 
@@ -267,7 +267,7 @@ class ImportList:
         return cls(line, words[1], frozenset(" ".join(before).split()), begun.strip())
 
     def foreign_names(self, document: OpenDocument) -> frozenset[str]:
-        """Return names that can hardly follow: those of the list, of Python's modules, and of imported ones.
+        """Return names that hardly follow: those in the list, of Python's modules, and of modules imported here.
 
         Of 21,486 names imported from modules in ten packages, 60 were those of Python's own modules.
         """

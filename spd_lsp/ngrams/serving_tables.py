@@ -1,39 +1,45 @@
-"""The tables that serve a file, open and up to date, and the mixture of them.
+"""What is counted for a file: the tables that serve it, kept up to date, and open documents. -> their mixture
 
-In: a registry, and what was edited since. Out: a `Mixture` for a file and its language.
+In: a registry, open documents, the cursor, files that changed. Out: a `Mixture` for a file and its language, texts
+to copy from, names. Knows neither LSP nor models.
+
+The cursor's line is not counted, or text right of the cursor would predict itself. So typing within a line costs
+nothing, and leaving it counts it. Everything runs in one thread; files on disk are read in `run_idle_work`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import time
+from collections import deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
+import numpy as np
+
 from ngram_builders.errors import UserError
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Pool, Signed
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Pool, Signed
+from ngram_builders.index.suffix_array import SearchedTexts
 from ngram_builders.index.table_file import Table, TableError
-from ngram_builders.registry.ngram_table import (
-    DEFAULT_WEIGHT,
-    NgramTable,
-    covering_tables,
-    mismatch_message,
-    trust,
-)
+from ngram_builders.registry.ngram_table import NgramTable, covering_tables, mismatch_message, trust
 from ngram_builders.registry.registry import Registry
-from ngram_builders.sources.language_ids import related_languages
+from ngram_builders.sources.filters import normalize_line_ends
+from ngram_builders.sources.language_ids import language_of, related_languages
+from ngram_builders.token_cache import read_indexed_files, text_digest
+from ngram_builders.token_space import with_boundaries
 from spd_lsp.ngrams.background_process import Rebuilder, outdated_message
-from spd_lsp.ngrams.mixture import Mixture
-from spd_lsp.ngrams.open_documents import OpenDocument, real_path
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.table_files import TableFiles
+from spd_lsp.ngrams.open_documents import OpenDocument, countable, names_from, place_of, real_path, sorted_names
+from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES, CountedText, SortedTexts, Steps, TableFiles
+from spd_lsp.ngrams.text_encoder import TextEncoder, Tokenizer
+from spd_lsp.settings import Settings
 
 OPEN_FILES = "open files"  # the name under which their counts are listed beside the tables
 
 
 def _label(table: NgramTable, file: Path | None, holder: object) -> str:
-    """A file of a table as people know it; behind the table's name, if the file asked for lies elsewhere.
+    """The path of a table's file, for people; with the table's name if the completed file lies elsewhere.
 
     Example: `httpx: _client.py`.
     """
@@ -41,6 +47,11 @@ def _label(table: NgramTable, file: Path | None, holder: object) -> str:
     root = next((root for root in table.roots if path.is_relative_to(root)), path.parent)
     is_own = file is not None and Path(real_path(file)).is_relative_to(root)
     return path.relative_to(root).as_posix() if is_own else f"{table.name}: {path.relative_to(root).as_posix()}"
+
+
+def adjusted(mixture: Mixture | None, settings: Settings) -> Mixture | None:
+    """Return the mixture with the weight and the longest order of the settings."""
+    return mixture and mixture.adjusted(settings.ngram_weight, settings.max_order)
 
 
 class ServingTable(NamedTuple):
@@ -79,11 +90,9 @@ class ServingTables:
         self._asked: tuple[Path | None, str | None] | None = None  # that file, and its language; None: look again
         self._generation: Hashable = None  # of the registry, when the tables were looked up
         self._opened: dict[Path, Table | None] = {}
-        self._pools: list[Pool] = []  # as mixed
-        self._mixture: Mixture | None = None
 
     def serve(self, document: OpenDocument, cursor: int) -> Mixture | None:
-        """Bring the counts up to date, and return what serves a document at the cursor.
+        """Bring the counts up to date, and return the mixture for a document at the cursor.
 
         All of an open document is counted but for the line of the cursor, which would predict itself.
         """
@@ -97,38 +106,31 @@ class ServingTables:
         if self._asked != (file, language):
             self.tables = self._tables_for(file, language)
             self._asked = file, language
-            self._pools = []
         pools: list[Pool] = [
             (*(Signed(file.array) for file in one.files), *(one.sources.differences() if one.sources else ()))
             for one in self.tables
         ]
         names = [one.table.name for one in self.tables]
         weights = [one.weight for one in self.tables]
-        if self.open_files and (opened := self.open_files.arrays(language)):
-            pools.append(opened)
-            names.append(OPEN_FILES)
-            weights.append(DEFAULT_WEIGHT)
-        if pools != self._pools:
-            self._pools = pools
-            self._mixture = Mixture(pools, weights, names, texts=self._searched_texts(file, language))
-        return self._mixture if pools else None
+        texts: list[SearchedTexts] = []  # to copy from
+        if self.open_files:
+            for one in self.tables:
+                if one.sources:
+                    shards = [shard.array for shard in one.files]
+                    label = partial(_label, one.table, file)
+                    texts += one.sources.searched_texts(shards, label, trust(one.weight))
+            texts += self.open_files.searched_texts(language)
+            if opened := self.open_files.arrays(language):
+                pools.append(opened)
+                names.append(OPEN_FILES)
+                weights.append(DEFAULT_WEIGHT)
+        return Mixture(pools, weights, names, texts) if pools else None
 
     def know(self, language: str | None) -> bool:
         """Whether a table of the last request's file holds code in this language; open files do not count."""
-        wanted = related_languages(language or "")
+        related = related_languages(language or "")
         held = (one.table.languages for one in self.tables)
-        return any(not languages or not wanted.isdisjoint(languages) for languages in held)
-
-    def _searched_texts(self, file: Path | None, language: str | None) -> list[SearchedTexts]:
-        """The texts to copy from: those of the file's tables as they are now, and of the open files."""
-        if self.open_files is None:
-            return []
-        found: list[SearchedTexts] = []
-        for one in self.tables:
-            if one.sources:
-                shards = [shard.array for shard in one.files]
-                found += one.sources.searched_texts(shards, partial(_label, one.table, file), trust(one.weight))
-        return found + self.open_files.searched_texts(language)
+        return any(not languages or not related.isdisjoint(languages) for languages in held)
 
     @property
     def revision(self) -> int:
@@ -147,11 +149,6 @@ class ServingTables:
         built = self.rebuilder.update(outdated) if self.rebuilder else []
         for problem in self.rebuilder.problems if self.rebuilder else map(outdated_message, outdated):
             self._report(problem)
-        if built and asked:  # compare them with their files anew, even if the build found nothing to write
-            for name in built:
-                self.open_files.tables.pop(name, None)
-            self._asked = None
-            self.mixture_for(*asked)
         return bool(built) or self.open_files.has_work()
 
     def _reload_if_changed(self) -> None:
@@ -203,3 +200,181 @@ class ServingTables:
                 self._opened[path] = None
                 self._report(str(error))
         return self._opened[path]
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """An open document, and what is counted of it."""
+
+    opened: OpenDocument
+    place: str  # the real path of its file, else its name
+    parts: tuple[str, ...] = ()  # all of it, or what is before and after the line of the cursor
+    counted: CountedText | None = None  # None if nothing is to be counted
+    text: str = ""  # with secrets masked; of the document with the cursor as it was before it had that
+    names: Sequence[str] = ()  # in `text`, in order
+
+
+class OpenFiles:
+    """The open documents, and the files of the tables that serve them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.encoder = TextEncoder(tokenizer)
+        self.tables: dict[str, TableFiles] = {}  # by name
+        self.revision = 0  # changes with what is counted, but for edits of open documents
+        self._buffers: dict[str, _Buffer] = {}  # by the document's name
+        self._active = ""  # the document with the cursor
+        self._apart: dict[str | None, tuple[SortedTexts, SortedTexts]] = {}  # by language: others, active
+        self._work: deque[Steps] = deque()
+
+    # Updates from the editor.
+
+    def update_documents(self, changes: Mapping[str, OpenDocument | None], active: str = "") -> None:
+        """Apply changes of documents, None for a closed one. `set_active` changes the active one."""
+        for name, document in changes.items():
+            if document is None:
+                self._buffers.pop(name, None)
+            elif name != active:
+                self._show(replace(document, text=normalize_line_ends(document.text)))
+
+    def set_active(self, opened: OpenDocument, cursor: int) -> None:
+        """Update the document that a completion is requested for; its line with the cursor is not counted.
+
+        Its lines end in "\\n", as tokens know them.
+        """
+        last, self._active = self._active, opened.name
+        if last != opened.name and last in self._buffers:
+            self._show(self._buffers[last].opened)
+        self._show(opened, cursor)
+
+    def update_files(self, files: Collection[Path]) -> None:
+        """Read files that changed on disk, between requests; where they are many, look at all files."""
+        for table in self.tables.values():
+            if len(files) > MAX_CHANGED_FILES:
+                table.scan_soon()
+            else:
+                self._work.append(table.read([real_path(file) for file in files]))
+
+    # Queries.
+
+    def arrays(self, language: str | None) -> tuple[Signed, ...]:
+        """The open files in this language that are counted beside all tables."""
+        return tuple(signed for texts in self._of(language) for signed in texts.signed())
+
+    def searched_texts(self, language: str | None) -> list[SearchedTexts]:
+        """The texts of `arrays`, to copy from."""
+        pair = self._of(language)
+        return [one for texts in pair for one in texts.searched(lambda place: PurePath(str(place)).name)]
+
+    def names(self, start: str, language: str | None, without: str) -> Iterator[str]:
+        """Yield the names with this start in the documents of a language, but for one document."""
+        for name, buffer in self._buffers.items():
+            if name != without and buffer.opened.language == language:
+                yield from names_from(buffer.names, start)
+
+    def text_at(self, place: str) -> str:
+        """The masked text of the document that is open at a place; "" without one."""
+        return next((buffer.text for buffer in self._buffers.values() if buffer.place == place), "")
+
+    @property
+    def latest(self) -> tuple[Path | None, str | None] | None:
+        """The file and language of the document that was opened last."""
+        return next(((one.opened.path, one.opened.language) for one in reversed(self._buffers.values())), None)
+
+    # Tables.
+
+    def follow(self, table: NgramTable, fingerprint: str) -> TableFiles | None:
+        """Return a table's files, kept up to date from now on; None if what it was built from is not known."""
+        known = self.tables.get(table.name)
+        if known is None or known.table != table:
+            contents = read_indexed_files(table.paths, fingerprint)
+            if contents is None:
+                return None
+            known = self.tables[table.name] = TableFiles(table, contents, self.encoder, self._texts)
+            self.revision += 1
+        return known
+
+    def retain(self, tables: Iterable[NgramTable]) -> None:
+        """Drop all other tables, and those that were rebuilt since; they are compared with their files anew."""
+        kept = {table.name: table for table in tables}
+        self.tables = {name: one for name, one in self.tables.items() if one.table == kept.get(name)}
+        self.revision += 1
+
+    # Documents.
+
+    def _show(self, opened: OpenDocument, cursor: int | None = None) -> None:
+        """Count the text of a document, but for the line of the cursor."""
+        text = opened.text
+        parts: tuple[str, ...] = (text,)
+        if cursor is not None:
+            start, end = line_around(text, cursor)
+            parts = text[:start], text[end:]
+        buffer = self._buffers.setdefault(opened.name, _Buffer(opened, place_of(opened)))
+        is_counted = buffer.parts == parts
+        buffer.opened, buffer.parts = opened, parts
+        if is_counted:
+            return
+        masked = countable(opened)
+        if masked is None:
+            buffer.counted, buffer.text, buffer.names = None, "", ()
+            return
+        end_of_text = self.encoder.tokenizer.end_of_text
+        if len(parts) == 1:
+            buffer.text, buffer.names = masked, sorted_names(masked)
+            whole = with_boundaries(self.encoder.encode(masked), end_of_text)
+            buffer.counted = CountedText(buffer.place, text_digest(masked.encode()), (whole,))
+            return
+        lines = masked.split("\n")  # masked or not, the line of the cursor has the same number
+        first = sum(len(line) + 1 for line in lines[: parts[0].count("\n")])
+        before, after = self.encoder.around(masked, *line_around(masked, first))
+        streams = np.concatenate(([end_of_text], before)), np.concatenate((after, [end_of_text]))
+        buffer.counted = CountedText(buffer.place, object(), streams, len(lines) - 1)
+
+    def _texts(self) -> dict[str, CountedText | None]:
+        """The texts of open documents by place, which replace those of their files in tables.
+
+        The repository's counts would drown those of the file that is being written: it is counted apart.
+        """
+        return {one.place: None if name == self._active else one.counted for name, one in self._buffers.items()}
+
+    def _of(self, language: str | None) -> Sequence[SortedTexts]:
+        """The texts in a language that are counted beside all tables: other documents', and the active one's."""
+        tables = self.tables.values()
+        apart = {
+            name: one.counted
+            for name, one in self._buffers.items()
+            if one.counted
+            and language in related_languages(one.opened.language or language_of(PurePath(name)) or "")
+            and (name == self._active or not any(one.place in table.states for table in tables))
+        }
+        active = apart.pop(self._active, None)
+        pair = self._apart.setdefault(language, (SortedTexts(), SortedTexts()))
+        pair[0].update(list(apart.values()))
+        pair[1].update([active] if active else [])
+        return pair
+
+    # Work between requests.
+
+    def run_idle_work(self, seconds: float) -> bool:
+        """Read and scan files for about this long. Return whether there is more."""
+        end = time.monotonic() + seconds
+        while self.has_work():
+            for is_changed in self._work[0]:
+                self.revision += is_changed
+                if time.monotonic() >= end:
+                    return True
+            self._work.popleft()
+            if time.monotonic() >= end:
+                return self.has_work()
+        return False
+
+    def has_work(self) -> bool:
+        """Whether files are to be read, or a scan is due."""
+        if not self._work:
+            self._work.extend(table.scan() for table in self.tables.values() if table.is_scan_due)
+        return bool(self._work)
+
+
+def line_around(text: str, cursor: int) -> tuple[int, int]:
+    """Return the bounds of the cursor's line with its newline. Example: ("a\\nbc\\nd", 3) -> (2, 5)."""
+    end = text.find("\n", cursor)
+    return text.rfind("\n", 0, cursor) + 1, end + 1 if end >= 0 else len(text)

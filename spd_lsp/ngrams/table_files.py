@@ -1,7 +1,7 @@
-"""The files of one n-gram table: which changed since it was built, and what is counted of them until a rebuild.
+"""The files of one n-gram table: finds those that changed since it was built, and counts them until a rebuild.
 
-In: what a table was built from, the disk, and texts of open documents. Out: texts to add to the table's counts and
-to subtract, and whether the table should be rebuilt. Nothing is written: a restarted server scans the files again.
+In: the files at the build, the disk, and texts of open documents. Out: texts to add to the table's counts and to
+subtract, and whether the table should be rebuilt. Nothing is written: a restarted server scans the files again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ from time import monotonic, thread_time
 
 from ngram_builders.arrays import Ints
 from ngram_builders.errors import UserError
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Signed
-from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
+from ngram_builders.index.mixture import Signed
+from ngram_builders.index.suffix_array import SearchedTexts, SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.discovery import SourceFile, skip_reason, walk_sources
-from ngram_builders.sources.filters import EMPTY, UNREADABLE, read_source_text
+from ngram_builders.sources.filters import UNREADABLE, read_source_text
 from ngram_builders.sources.git_repository import checkout_state, is_git_at_work
 from ngram_builders.sources.rules.selection import Selection
-from ngram_builders.token_cache import IndexedFiles
+from ngram_builders.token_cache import IndexedFiles, text_digest
 from ngram_builders.token_space import with_boundaries
-from ngram_builders.tokenized_files import text_digest
 from spd_lsp.ngrams.text_encoder import TextEncoder
 
 Steps = Iterator[bool]  # background work that can pause after each step, and whether that changed the counts
@@ -35,13 +33,12 @@ State = tuple[int, int]  # a file's size and its time of change in nanoseconds
 
 MAX_CHANGED_FILES = 20  # that are counted as they are; of more, a rebuild takes a second
 _SCAN_PAUSE = 30.0  # seconds between two scans of a table's files
-_SCAN_PAUSE_FACTOR = 100  # or so many durations of the last one
-_CHECKOUT_PAUSE_FACTOR = 10  # once git has changed files: other programs write its index at every save, too
+_CHECKOUT_PAUSE_FACTOR = 10  # durations of the last scan, once git has changed files; else ten times as many
 
 
 @dataclass(frozen=True, slots=True)
 class CountedText:
-    """A text as it is counted: whole, or in two streams around the line that is being written."""
+    """A text as it is counted: whole, or in two streams around the line with the cursor."""
 
     holder: str  # the path of its file, or the name of its document
     key: Hashable  # equal keys mean equal text
@@ -68,7 +65,7 @@ class SortedTexts:
         return () if self.array is None else (Signed(self.array, sign),)
 
     def searched(self, label: Callable[[object], str], trust: float = 1.0) -> list[SearchedTexts]:
-        """The texts to copy from; nothing without texts. label: a holder for a person to read."""
+        """The texts to copy from; nothing without texts. label: names a holder for people."""
         if self.array is None:
             return []
         parts = [(text.holder, text.lines if n else None) for text in self.texts for n in range(len(text.streams))]
@@ -110,11 +107,13 @@ class TableFiles:
         held = {text.key: text for text in now.values() if text is not None}
         self._added.update([text for key, text in held.items() if key not in self._copies])
         replaced = Counter(self._built[path] for path in now if path in self._built)
-        gone = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
-        for key in gone:
+        removed = [key for key, files in replaced.items() if files == self._copies[key] and key not in held]
+        for key in removed:
             if key not in self._replaced and (ids := self.contents.ids(key)) is not None:
-                self._replaced[key] = CountedText("", key, (self._with_boundaries(ids),))
-        self._removed.update([self._replaced[key] for key in gone if key in self._replaced])
+                self._replaced[key] = CountedText(
+                    "", key, (with_boundaries(ids, self._encoder.tokenizer.end_of_text),)
+                )
+        self._removed.update([self._replaced[key] for key in removed if key in self._replaced])
         return (*self._added.signed(), *self._removed.signed(-1))
 
     def searched_texts(
@@ -122,9 +121,11 @@ class TableFiles:
     ) -> list[SearchedTexts]:
         """The texts to copy from, as `differences` counted them: those of the table's shards, and those since."""
         found = self._added.searched(label, trust)
-        gone = {text.key for text in self._removed.texts}
+        removed = {text.key for text in self._removed.texts}
         for shard, keys in zip(shards, self.contents.documents, strict=True):
-            skipped = frozenset(number for number, key in enumerate(keys) if key in gone) if gone else frozenset()
+            skipped = (
+                frozenset(number for number, key in enumerate(keys) if key in removed) if removed else frozenset()
+            )
             found.append(SearchedTexts(shard, skipped, trust, partial(self._holder, keys), label))
         return found
 
@@ -149,10 +150,9 @@ class TableFiles:
     @property
     def is_scan_due(self) -> bool:
         """Whether to look at all files: after a while, or once git has changed some and is done."""
-        pause = max(_SCAN_PAUSE, _SCAN_PAUSE_FACTOR * self._scan_seconds)
-        if list(map(checkout_state, self.table.roots)) != self._checkouts:
-            pause = _CHECKOUT_PAUSE_FACTOR * self._scan_seconds
-        is_due = monotonic() - self._scanned > pause
+        is_new = list(map(checkout_state, self.table.roots)) != self._checkouts
+        pause = _CHECKOUT_PAUSE_FACTOR * self._scan_seconds
+        is_due = monotonic() - self._scanned > (pause if is_new else max(_SCAN_PAUSE, 10 * pause))
         return is_due and not any(map(is_git_at_work, self.table.roots))
 
     def scan_soon(self) -> None:
@@ -178,28 +178,27 @@ class TableFiles:
                     unreadable.append(path)
         self._scan_seconds = thread_time() - began
         changed += [path for path in sorted(missing) if not path.startswith(tuple(unreadable))]
-        yield from self._read_all(changed)
+        yield from self.read(changed, are_sources=True)
 
-    def read_reported(self, paths: Iterable[str]) -> Steps:
-        """Read files that are said to have changed, in steps; those that no build would count are left out."""
-        wanted = []
-        for path in paths:
-            around = [root for root in self.table.roots if Path(path).is_relative_to(root)]
-            with suppress(UserError, OSError):  # it is not there
-                kinds = (skip_reason(Path(path), root, self._selection) for root in around)
-                if path in self.states or any(kind in (None, EMPTY) for kind in kinds):  # it may get text later
-                    wanted.append(path)
-        yield from self._read_all(wanted)
+    def read(self, paths: Iterable[str], *, are_sources: bool = False) -> Steps:
+        """Read files in steps, but none that a build would skip, until so many have changed that one is due.
 
-    def _read_all(self, paths: Iterable[str]) -> Steps:
-        """Read files in steps, until so many have changed that a rebuild is due."""
+        are_sources: whether the names are known to be those of sources, so that each file is read once.
+        """
         for path in paths:
             if len(self.changed) > MAX_CHANGED_FILES:
                 return
-            yield self._read(path)
+            if are_sources or path in self.states or self._is_source(Path(path)):
+                yield self._read(path)
+
+    def _is_source(self, path: Path) -> bool:
+        around = (root for root in self.table.roots if path.is_relative_to(root))
+        with suppress(UserError, OSError):  # it is not there
+            return any(skip_reason(path, root, self._selection) is None for root in around)
+        return False
 
     def _read(self, path: str) -> bool:
-        """Count a file as it is now; whether that is otherwise than before."""
+        """Count a file as it is now. -> whether its text is another one than before"""
         try:
             status = os.lstat(path)
             self.states[path] = status.st_size, status.st_mtime_ns
@@ -214,9 +213,6 @@ class TableFiles:
         if key == self._built.get(path):  # it was changed back
             del self.changed[path]
         else:
-            ids = self._with_boundaries(self._encoder.encode(text).ids)
+            ids = with_boundaries(self._encoder.encode(text), self._encoder.tokenizer.end_of_text)
             self.changed[path] = None if key is None else CountedText(path, key, (ids,))
         return True
-
-    def _with_boundaries(self, ids: Ints) -> Ints:
-        return with_boundaries(ids, self._encoder.tokenizer.end_of_text)

@@ -1,1 +1,1 @@
-"""What people see of a command or a log: nothing that controls a terminal, and no code."""
+"""Output of commands and logs: nothing in it controls a terminal, and no log holds code."""

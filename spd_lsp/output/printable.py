@@ -1,13 +1,16 @@
-"""Escapes characters that control a terminal or that nobody can see.
+"""Escapes characters that control a terminal or that nobody can see, also in all that the program prints.
 
 In: any text, from a repository, a table, a model's folder or a setting. Out: the text with each such character
-escaped as in JSON, so that JSON keeps its meaning. Knows nothing of where it is shown.
+escaped as in JSON, so that JSON keeps its meaning.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
+import sys
+from io import TextIOWrapper
 from typing import Any
 
 # C0 without tabs and line ends, delete and C1: these control the terminal. The others reverse the direction of the
@@ -34,3 +37,29 @@ def as_json(value: Any) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"  # JSON leaves delete as it is
+
+
+class _PrintableStream(TextIOWrapper):
+    """Writes printable text to the bytes of another stream, which stays open."""
+
+    def write(self, text: str) -> int:
+        """Write a text with unprintable characters escaped."""
+        super().write(printable(text))
+        return len(text)
+
+    def __del__(self) -> None:
+        """Leave the bytes to the other stream."""
+        self.detach()
+
+
+def guard_output() -> None:
+    """Write only printable text to standard output and standard error from now on.
+
+    UTF-8 is written where the environment names no encoding.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, TextIOWrapper) and not isinstance(stream, _PrintableStream):
+            encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
+            buffering = stream.line_buffering, stream.write_through
+            setattr(sys, name, _PrintableStream(stream.buffer, encoding, "backslashreplace", None, *buffering))

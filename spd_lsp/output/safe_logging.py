@@ -1,4 +1,4 @@
-"""What may be logged and shown of errors: their messages may quote the user's code, types and stacks do not."""
+"""Logs and shows errors by type and stack: their messages may quote the user's code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def safe_traceback(error: BaseException) -> str:
 
 
 def user_message(error: Exception, task: str) -> str:
-    """What to show the user about an error; one that is not a UserError is logged."""
+    """The message about an error for the user; an error that is not a UserError is logged."""
     if isinstance(error, UserError):
         return str(error)
     log.error("%s failed: %s", task, safe_traceback(error))

@@ -20,11 +20,10 @@ from transformers import (
 )
 
 import spd_lsp
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.torch.engine import TransformersEngine
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, VOCABULARY, WINDOW, ids_of, random_network
 from tests.ngram_builders.small_tables import write_texts

@@ -232,7 +232,6 @@ def test_a_change_that_no_setting_allows_is_reported(invoke, program, change, me
         ("gone.py:1:1", "cannot read .*gone.py: No such file"),
         ("shelf.py:0:1", "has no line 0, only 1 to 15"),
         ("shelf.py:1:99", "line 1 .*has no column 99, only 1 to 10"),
-        ("binary.py:1:1", "is a binary file"),
         ("latin.py:1:1", "is not UTF-8 .*byte 0xe9 in position 5"),
         (".:1:1", ": Is a directory"),
         ("shelf.py:1:١", "is neither FILE nor FILE:LINE:COL, such as app.py:12:8"),
@@ -240,7 +239,6 @@ def test_a_change_that_no_setting_allows_is_reported(invoke, program, change, me
 )
 def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position, message):
     monkeypatch.chdir(program.parent)
-    (program.parent / "binary.py").write_bytes(b"\x7fELF\0\0")
     (program.parent / "latin.py").write_bytes("s = 'é'\n".encode("latin-1"))
     assert re.search(message, invoke("complete", position, status=1).output)
 

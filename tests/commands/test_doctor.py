@@ -90,14 +90,6 @@ def test_a_table_for_another_model_is_not_a_problem(registry, tmp_path, findings
     )
 
 
-@pytest.mark.parametrize("recipe", [{}, {"model": "/models/tiny"}])
-def test_a_table_next_to_one_of_the_same_sources_needs_no_action(registry, tmp_path, findings, recipe):
-    install(registry, "shop", tmp_path)
-    install(registry, "inner", tmp_path / "inner", fingerprint="a1b2", recipe=recipe)
-    state, text = findings()["n-grams inner"]
-    assert (state, text) == ("ok", f"for {'tiny' if recipe else 'tokenizer a1b2'}; shop takes its place here")
-
-
 def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findings):
     install(registry, "shop", tmp_path)
     registry.assign_workspace(tmp_path, [("shop", 0.5)])
@@ -113,11 +105,12 @@ def test_assignments_that_have_no_effect_are_reported(registry, tmp_path, findin
     assert "choose again with: spd-lsp ngrams use" in text
 
 
-def test_a_model_that_fails_after_opening_is_a_problem():
+def test_a_model_that_fails_after_opening_is_a_problem(monkeypatch):
     class Failing:
         def complete(self, *args, **options):
             raise ValueError("max() of an empty sequence")
 
-    finding = check_model(Settings(), lambda settings: Failing())
+    monkeypatch.setattr("spd_lsp.commands.doctor.load_completer", lambda settings, report: Failing())
+    finding = check_model(Settings())
     assert finding.is_error
     assert finding.text == "starter loads but cannot complete (ValueError: max() of an empty sequence)"

@@ -12,14 +12,8 @@ from click.testing import CliRunner
 
 from ngram_builders.sources.rules.selection import Selection
 from spd_lsp.cli import main
-from spd_lsp.commands import index_folder
-from spd_lsp.commands.index_folder import _reason_not_to_build, _report_progress
-
-
-@pytest.fixture(autouse=True)
-def in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch):
-    """The limit is of the process' time: that of the tests may have run for long."""
-    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 1e9)
+from spd_lsp.commands import build_ngrams
+from spd_lsp.commands.build_ngrams import _reason_not_to_build, _report_progress
 
 
 def write(path: Path, text: str = "x = 1\n") -> Path:
@@ -42,21 +36,13 @@ def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_a_folder_is_large_from_a_number_of_files_or_bytes_on(folder: Path, monkeypatch: pytest.MonkeyPatch):
     write(folder / "notes.txt", "x" * 1000)
     assert _reason_not_to_build(folder, Selection()) is None
-    monkeypatch.setattr(index_folder, "_MAX_FILES", 3)
+    monkeypatch.setattr(build_ngrams, "_MAX_FILES", 3)
     large = "large", "it has more than 3 files, 0.0 kB, of source code"
     assert _reason_not_to_build(folder, Selection()) == large
-    monkeypatch.setattr(index_folder, "_MAX_FILES", 99)
-    monkeypatch.setattr(index_folder, "_MAX_BYTES", 20)
+    monkeypatch.setattr(build_ngrams, "_MAX_FILES", 99)
+    monkeypatch.setattr(build_ngrams, "_MAX_BYTES", 20)
     large = "large", "it has more than 2 files, 0.0 kB, of source code"
     assert _reason_not_to_build(folder, Selection()) == large
-
-
-def test_a_folder_with_very_many_other_files_is_given_up(folder: Path, tmp_path: Path, monkeypatch: Any):
-    write(tmp_path / "photos" / "one.jpg")
-    write(tmp_path / "photos" / "two.jpg")
-    monkeypatch.setattr(index_folder, "_MAX_SURVEY_SECONDS", 0.0)
-    assert _reason_not_to_build(tmp_path / "photos", Selection()) == ("skipped", "it holds no source code")
-    assert _reason_not_to_build(folder, Selection()) == ("large", "it has very many files")
 
 
 def test_progress_only_grows_and_in_steps_worth_showing(capsys: Any):
@@ -68,7 +54,7 @@ def test_progress_only_grows_and_in_steps_worth_showing(capsys: Any):
 
 
 def build(folder: Path, data: Path) -> None:
-    index_folder.index_folder(str(folder), str(data), "starter", unlimited=False)
+    build_ngrams.index_folder(str(folder), str(data), "starter", unlimited=False)
 
 
 def test_a_data_folder_that_cannot_be_written_is_named(folder: Path, tmp_path: Path, capsys: Any):

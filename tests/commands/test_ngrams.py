@@ -33,7 +33,7 @@ def install(registry, shop):
     return install
 
 
-def test_list_and_show_and_remove(run, install):
+def test_list_and_remove(run, install):
     assert "no n-gram tables yet; run: spd-lsp build-ngrams REPO" in run("ngrams", "list")
     install("till")
     (line,) = run("ngrams", "list").splitlines()
@@ -59,21 +59,6 @@ def test_list_names_folders_that_the_user_excluded(run, registry):
     assert "bank" not in run("ngrams", "list")
 
 
-def test_show_prints_all_metadata(run, install, shop, tmp_path):
-    table = install("till")
-    shown = dict(re.findall(r"^(.{10}) (.*)$", run("ngrams", "show", "till"), flags=re.MULTILINE))
-    shown = {fact.strip(): value for fact, value in shown.items()}
-    assert shown["sources"] == str(shop)
-    assert shown["model"] == "starter"
-    assert shown["tokenizer"] == ModelTokenizer(locate("starter")).fingerprint
-    assert (shown["files"], shown["tokens"], shown["languages"]) == ("1", "6", "python")
-    assert shown["table"] == str(table.path)
-    run("ngrams", "use", "till=0.5", "--workspace", tmp_path)
-    run("ngrams", "use", "till=0.2", "--language", "python")
-    lines = [f"{tmp_path} is served by till (0.5)", "python files are also served by till (0.2)"]
-    assert run("ngrams", "show", "till").splitlines()[-2:] == lines
-
-
 def test_json_output_has_the_same_facts(run, install, shop, data):
     table = install("till")
     run("ngrams", "use", "till=0.5", "--workspace", shop)
@@ -87,15 +72,7 @@ def test_json_output_has_the_same_facts(run, install, shop, data):
     (data / "till" / "index.msgpack").write_bytes(b"??")
     (broken,) = json.loads(run("ngrams", "list", "--json"))["tables"]
     assert "cannot be read" in broken["fault"]
-    assert "is broken" in run("ngrams", "show", "till", status=1)
-
-
-def test_use_reports_why_a_table_cannot_be_used(run, install, data):
-    install("gopher", language="go")
-    output = run("ngrams", "use", "gopher", "--language", "python")
-    assert "gopher serves no python files: it was built from go" in output
-    (data / "gopher" / "index.msgpack").write_bytes(b"??")
-    assert "gopher serves nothing until it is repaired" in run("ngrams", "use", "gopher=0.5", "--language", "go")
+    assert "till                     broken: " in run("ngrams", "list")
 
 
 def test_remove_removes_all_named_tables_or_none(run, install):
@@ -114,32 +91,21 @@ def test_export_and_import_move_a_table_in_one_file_and_say_how_to_use_it(run, i
     assert str(shop).encode() not in file.read_bytes()
     assert "team.ngt exists; choose another file" in run("ngrams", "export", "shop", file, status=1)
     run("ngrams", "export", "shop", file, "--replace")
-    output = run("ngrams", "import", file, "--model", "starter")
-    assert f"imported from {file}" in output
+    output = run("ngrams", "import", file)
+    assert output.startswith("imported team: 1 file, 6 tokens\n")
+    assert f"imported from {file}" in run("ngrams", "list")
     command = re.search(r"nothing is served by it; run: spd-lsp (.*)", output)[1]
     assert command == "ngrams use team --language python"
     assert "python files are also served by team (default weight)" in run(*shlex.split(command))
     assert "named team exists already" in run("ngrams", "import", file, status=1)
     run("ngrams", "import", file, "--replace")
-    assert "python files are also served by team (default weight)" in run("ngrams", "show", "team")
+    assert "python files are also served by team (default weight)" in run("ngrams", "list")
 
 
-def test_several_tables_are_exported_to_a_folder(run, install, tmp_path):
-    install("shop")
-    install("till")
-    assert "a.ngt is not a folder, and several tables" in run(
-        "ngrams", "export", "shop", "till", tmp_path / "a.ngt", status=1
-    )
-    assert run("ngrams", "export", "shop", "till", tmp_path).count("exported") == 2
-    assert {file.name for file in tmp_path.glob("*.ngt")} == {"shop.ngt", "till.ngt"}
-
-
-def test_an_imported_table_of_another_tokenizer_is_refused_or_reported(run, install, tmp_path):
+def test_an_imported_table_of_another_tokenizer_is_reported(run, install, tmp_path):
     install("shop", fingerprint="a1b2")
     run("ngrams", "export", "shop", tmp_path)
     file = tmp_path / "shop.ngt"
-    refused = run("ngrams", "import", file, "--name", "other", "--model", "starter", status=1)
-    assert re.search(r"its tokenizer is a1b2, the model's is \w+", refused)
     output = run("ngrams", "import", file, "--name", "other")
     assert "starter cannot use it" in output
 
@@ -160,7 +126,6 @@ def test_every_command_has_a_working_example_and_is_in_the_readme(name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ngrams", "show", "nothing"], "nothing"),
         (["ngrams", "remove", "nothing"], "nothing"),
         (["ngrams", "use", "nothing"], "nothing"),
         (["ngrams", "use", "shop=2"], "invalid 'shop=2': give NAME=WEIGHT with a weight above 0 and at most 1"),

@@ -10,8 +10,7 @@ from ngram_builders.build import build
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.completer import Completer
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER, TinyModel
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import AddedToken
 
-from ngram_builders.index.occurrences import Occurrence, SearchedTexts, find_occurrences
-from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.index.suffix_array import Occurrence, SearchedTexts, build_suffix_array, find_occurrences
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText

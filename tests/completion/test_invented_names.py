@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.suffix_array import build_suffix_array
+from ngram_builders.index.suffix_array import SearchedTexts, build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText

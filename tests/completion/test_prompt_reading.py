@@ -15,8 +15,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.fill_formats import FILL_FORMATS
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.no_model import NoModel
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 from tests.conftest import STARTER_FILES
 

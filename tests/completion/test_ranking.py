@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.index.occurrences import Occurrence
+from ngram_builders.index.suffix_array import Occurrence
 from spd_lsp.completion.ranking import (
     WITH_NGRAMS,
     Completion,

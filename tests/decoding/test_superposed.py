@@ -12,16 +12,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.best_first import best_first
 from spd_lsp.decoding.candidates import LOG_DELTA, LOG_FLOOR, top
 from spd_lsp.decoding.superposed import OPTIONS_PER_DRAFT, DecodingRequest, Draft, rank_drafts, superpose
 from spd_lsp.evaluation.decoders import beam
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.settings import Settings
 from tests.conftest import PACKAGE, STARTER, VOCABULARY, TinyModel, first_of, spelled
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builders.index.query import Query, Signed
+from ngram_builders.index.mixture import Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.index.table_file import Table, TableSummary, write_table
 from ngram_builders.registry.ngram_table import NgramTable
@@ -43,7 +43,7 @@ def writer(*tokens: int, language: str = "python", fingerprint: str = "a1b2") ->
 
 def probability_after(table: Table, context: int, token: int) -> float:
     """Return the probability of a token after another."""
-    p, _ = Query([[Signed(table.array)]], [1.0]).probabilities(np.array([[context]]), np.array([token]))
+    p, _ = Mixture([[Signed(table.array)]], [1.0]).probabilities(np.array([[context]]), np.array([token]))
     return float(p[0, 0, 0])
 
 

@@ -13,15 +13,13 @@ from unittest.mock import patch
 import pytest
 
 from ngram_builders import build as building
-from ngram_builders import tokenized_files
-from ngram_builders.build import BuildSummary, build, default_name, find_first_copy, find_skipped
+from ngram_builders.build import BuildSummary, build, default_name
 from ngram_builders.errors import UserError
 from ngram_builders.index.table_file import Table
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.registry.registry import Registry
-from ngram_builders.token_cache import CACHE_FILE, TokenCache, read_indexed_files
+from ngram_builders.token_cache import CACHE_FILE, TokenCache, read_indexed_files, text_digest
 from ngram_builders.token_space import TokenSpace
-from ngram_builders.tokenized_files import text_digest
 from tests.ngram_builders.byte_encoder import END, VOCABULARY, encode
 from tests.ngram_builders.small_tables import writer
 from tests.planted import lines
@@ -56,7 +54,7 @@ def repo(tmp_path: Path) -> Path:
 @pytest.fixture
 def settled() -> Iterator[None]:
     """As if the files had been written long ago."""
-    with patch.object(tokenized_files, "SETTLED_NS", -(10**18)):
+    with patch.object(building, "SETTLED_NS", -(10**18)):
         yield
 
 
@@ -84,9 +82,6 @@ def test_a_build_counts_sources_and_reports_skipped_files(registry: Registry, re
     assert summary.tokens == len(TEXT) + len("package main\n") + len("x = 1\n") + 6
     assert summary.encoded == summary.tokens - 6
     assert summary.skipped == {"duplicate": 2, "not source code": 1, "secret": 1}
-    assert set(find_skipped([repo]).values()) == set(summary.skipped)
-    assert find_first_copy(repo / "src" / "a.py", [repo]) == (repo / "copy.py").resolve()
-    assert find_first_copy(repo / "copy.py", [repo]) is None
     assert summary.changed
     assert table.sources == {"go": 1, "python": 2}
     assert table.roots == (repo.resolve(),)
@@ -143,7 +138,7 @@ def test_roots_in_any_order_give_the_same_bytes_and_overlaps_count_once(
 @pytest.mark.usefixtures("settled")
 def test_without_changes_nothing_is_read_or_tokenized(registry: Registry, repo: Path) -> None:
     first = run(registry, repo)
-    with patch.object(tokenized_files, "read_file", never):
+    with patch.object(building, "read_file", never):
         second = run(registry, repo, encode=never)
     assert not second.changed
     assert second.reused == 4
@@ -225,7 +220,7 @@ def test_an_interrupted_build_resumes(registry: Registry, repo: Path, tmp_path: 
         encoded.extend(texts)
         return encode(texts)
 
-    with patch.object(tokenized_files, "BATCH_FILES", 1):
+    with patch.object(building, "BATCH_FILES", 1):
         with pytest.raises(KeyboardInterrupt):
             run(registry, repo, encode=stopping)
         assert registry.find("repo").path == old.path

@@ -19,7 +19,7 @@ BUILD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from ngram_builders import tokenized_files
+from ngram_builders import build as building
 from ngram_builders.build import build
 from ngram_builders.token_space import TokenSpace
 from ngram_builders.registry.registry import Registry
@@ -54,7 +54,7 @@ def write_code(repo: Path, turn: int) -> None:
 
 KILLED = """
 import os, threading
-tokenized_files.BATCH_FILES = 2
+building.BATCH_FILES = 2
 threading.Timer({}, os.kill, [os.getpid(), 9]).start()
 """
 

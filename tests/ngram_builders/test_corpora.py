@@ -232,8 +232,6 @@ def test_the_command_says_what_it_needs(sources: Path, monkeypatch: pytest.Monke
         ((sources, *corpus), "--corpus takes no REPO"),
         ((*corpus, "--language", "go"), "--corpus takes no REPO, nor options that choose files"),
         ((sources, "--workers", "2"), "--workers is for --corpus"),
-        ((*corpus, "--name", "it", "--slurm", "qos=low"), "--slurm is for --executor slurm"),
-        ((*corpus, "--name", "it", "--slurm", "low"), "options of sbatch, each once, such as partition=cpu"),
     ):
         assert message in call(sources, "build-ngrams", *arguments)
     monkeypatch.delitem(sys.modules, "ngram_builders.corpora")
@@ -243,12 +241,11 @@ def test_the_command_says_what_it_needs(sources: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_the_command_builds_and_a_rebuild_says_how(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_builds_a_table_that_rebuild_refuses(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = sources.parent / "data"
     monkeypatch.chdir(sources)
     for address in (sources, "."):  # the same corpus replaces its table unasked
         build = ("build-ngrams", "--corpus", address, "--name", "it", "--workers", "1")
         assert "it: 7 files, " in call(data, *build, status=0)  # behind progress, where the machine is busy
-    how = f"run: spd-lsp build-ngrams --corpus {sources} --name it --model starter"
-    assert how in call(data, "ngrams", "rebuild", "it")
-    assert "nothing to rebuild" in call(data, "ngrams", "rebuild", status=0)
+    assert "it was not built from repositories; build or import it again" in call(data, "ngrams", "rebuild", "it")
+    assert "no table was built from a repository" in call(data, "ngrams", "rebuild", status=0)

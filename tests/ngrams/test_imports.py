@@ -14,8 +14,7 @@ from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.load import load
 from spd_lsp.ngrams.open_documents import ImportedModules, OpenDocument, exported_names
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER
 

@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ngram_builders.index.query import ORDERS, Signed
+from ngram_builders.index.mixture import ORDER_WEIGHTS, ORDERS, PAPER_LAMBDAS, Mixture, Signed
 from ngram_builders.index.table_file import Table
 from ngram_builders.registry.registry import Registry
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.models.hub import STARTER, locate
-from spd_lsp.ngrams.mixture import ORDER_WEIGHTS, PAPER_LAMBDAS, Mixture
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 from tests.ngram_builders.small_tables import write_texts
 
 VOCABULARY = 12
@@ -191,7 +189,7 @@ def test_a_table_for_another_model_is_told_only_where_this_one_has_none(tmp_path
 def test_trust_multiplies_the_odds_of_n_grams_beside_the_model(tmp_path):
     mixture = Mixture([pool(table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]]))], (1.0,))
     histories, candidates, p = [[1, 2], [9, 9]], np.array([3, 5]), np.array([0.25, 0.5])
-    by_order, _ = mixture.query.probabilities(mixture.contexts(histories), candidates)
+    by_order, _ = mixture.probabilities(histories, candidates)
     plain = mixture.mix(histories, candidates, p)
     doubled = mixture.adjusted(2.0, 6).mix(histories, candidates, p)
     rows = ORDER_WEIGHTS[2]
@@ -208,9 +206,7 @@ def test_the_longest_order_leaves_longer_contexts_unasked(tmp_path):
     table = table_of(tmp_path, [[1, 2, 3, 1, 2, 4], [5, 5, 5]])
     mixture = Mixture([pool(table)], (1.0,))
     bigrams = mixture.adjusted(1.0, 2)
-    (_, heard), (_, fewer) = (
-        one.query.probabilities(one.contexts([[1, 2]]), np.array([3])) for one in (mixture, bigrams)
-    )
+    (_, heard), (_, fewer) = (one.probabilities([[1, 2]], np.array([3])) for one in (mixture, bigrams))
     assert (heard[0, :3] > 0).tolist() == [True, True, False]
     assert (fewer[0, :3] > 0).tolist() == [True, False, False]
     assert bigrams.successors([[4, 1]], 5).tolist() == [2]

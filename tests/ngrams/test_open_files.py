@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngram_builders.index.query import ORDERS, Signed
+from ngram_builders.index.mixture import ORDERS, Signed
 from ngram_builders.index.suffix_array import SuffixArray, build_suffix_array
 from ngram_builders.registry.ngram_table import NgramTable
 from ngram_builders.sources.filters import decode_source
 from ngram_builders.sources.masking import MARK
+from ngram_builders.token_cache import text_digest
 from ngram_builders.token_space import with_boundaries
-from ngram_builders.tokenized_files import text_digest
 from spd_lsp.completion.context import normalize_newlines
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.open_files import OpenFiles, line_around
+from spd_lsp.ngrams.serving_tables import OpenFiles, line_around
 from spd_lsp.ngrams.table_files import TableFiles
 from tests.conftest import STARTER
 from tests.planted import lines
@@ -232,7 +232,6 @@ class Desk:
         return on_disk + [texts[-1] for texts in self.open.values()]
 
 
-@example(seed=3_398_906_862, steps=17)  # a long document was closed before it was read
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 40))
 def test_after_any_edits_table_and_ledger_count_what_is_there(
@@ -309,9 +308,7 @@ def test_typing_within_a_line_counts_nothing_anew_and_leaving_it_does(files: Ope
     files.set_active(opened(file, text), 10)
     calls: list[str] = []
     real = files.encoder.encode
-    monkeypatch.setattr(
-        files.encoder, "encode", lambda text, known=None: (calls.append(text), real(text, known))[1]
-    )
+    monkeypatch.setattr(files.encoder, "encode", lambda text: (calls.append(text), real(text))[1])
     [before] = files.arrays("python")
     for end in range(1, 8):
         files.set_active(opened(file, text[:10] + "import re"[:end] + text[10:]), 10 + end)
@@ -386,31 +383,6 @@ def test_a_table_of_before_secrets_were_masked_asks_for_a_build(repository: Path
     assert not files.tables["mine"].is_outdated
     contents.is_old = True
     assert files.tables["mine"].is_outdated
-
-
-def test_a_long_document_is_read_between_requests(files: OpenFiles, monkeypatch: Any):
-    file = Path("/elsewhere/long.py")
-    text = "".join(f"value_{i} = compute({i})\n" for i in range(2_000))
-    files.set_active(opened(file, text), len(text))
-    assert not files.arrays("python")
-    steps = 0
-    while files.run_idle_work(0.0):
-        steps += 1
-    assert steps >= len(text) // 16_000
-    files.set_active(opened(Path("/elsewhere/f.py"), "x"), 1)
-    assert loose(files) == count([text])
-
-
-def test_an_edit_of_a_long_text_without_places_to_cut_waits_for_idle_time(tmp_path: Path):
-    """As nothing but line ends: encoding all of it took seconds, of a request or of what is computed ahead."""
-    files, path = open_files_over(), tmp_path / "ends.py"
-    half = "".join(f"    call(x_{number})\n" for number in range(6_000))
-    show(files, path, half * 2)
-    edited = f"{half}x = learnt_late\n{half}"
-    files.set_active(opened(path, edited), len(edited))
-    assert "learnt_late" not in spoken(files)
-    settle(files)
-    assert spoken(files) == edited
 
 
 def test_a_name_that_is_typed_in_one_document_is_one_of_another_at_once(files: OpenFiles, repository: Path):

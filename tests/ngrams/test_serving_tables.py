@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.build import build
+from ngram_builders.index.mixture import Mixture
 from ngram_builders.registry.registry import Registry
 from ngram_builders.token_cache import IndexedState, read_indexed_files
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.ngrams import table_files
 from spd_lsp.ngrams.background_process import Rebuilder
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.open_files import OpenFiles
-from spd_lsp.ngrams.serving_tables import OPEN_FILES, ServingTables
+from spd_lsp.ngrams.serving_tables import OPEN_FILES, OpenFiles, ServingTables
 from tests.conftest import STARTER
 
 LINES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spd_lsp.ngrams.open_files import OpenFiles
+from spd_lsp.ngrams.serving_tables import OpenFiles
 from spd_lsp.ngrams.table_files import MAX_CHANGED_FILES, TableFiles
 from tests.ngrams.test_open_files import Snapshot, held, open_files_over, rescan, settle, show, table_of
 
@@ -117,6 +117,7 @@ def test_what_a_build_would_leave_out_is_not_counted(files: OpenFiles, table: Ta
         look()
         settle(files)
         assert not table.changed and not held(files)
+    assert str(made) in table.states, "so the next scan does not read it again"
 
 
 def test_a_new_file_is_counted_beside_its_table_and_with_it_once_it_is_saved(files: OpenFiles, paths: list[Path]):

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import re
+import sys
 import time
 
 from spd_lsp.output.progress import progress
 
 
-def test_bars_are_shown_after_a_second_on_a_terminal_only(capsys, monkeypatch):
+def test_bars_are_shown_on_a_terminal_only(capsys, monkeypatch):
     def stages():
         with progress() as report:
             report("bytes", 10_000_000, 40_000_000)
             report("files", 3, 17)
 
-    monkeypatch.setattr("spd_lsp.output.progress.SHOW_AFTER", 0.0)
     stages()
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
     monkeypatch.setenv("TERM", "xterm")
     stages()
     shown = capsys.readouterr().err
     assert "10.0 MB of 40.0 MB" in shown
     assert "3 of 17" in shown
-    monkeypatch.setattr("spd_lsp.output.progress.SHOW_AFTER", 60.0)
-    stages()
-    assert "MB" not in capsys.readouterr().err
 
 
-def test_a_log_has_a_line_now_and_then_with_the_estimated_end(capsys, monkeypatch):
+def test_a_log_has_a_line_now_and_then(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with progress() as report:
@@ -36,6 +33,4 @@ def test_a_log_has_a_line_now_and_then_with_the_estimated_end(capsys, monkeypatc
             now[0] = float(second)
             report("counts", 2 + second // 10, 20)
         report("table", 0, 0)
-    expected = [rf"counts: {done} of 20, done about \w+ \d\d:\d\d" for done in (5, 8, 11)]
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3 and all(map(re.fullmatch, expected, lines))
+    assert capsys.readouterr().err == "".join(f"counts: {done} of 20\n" for done in (5, 8, 11))

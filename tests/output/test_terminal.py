@@ -13,8 +13,7 @@ import pytest
 
 from ngram_builders.index.table_file import Table, write_table
 from ngram_builders.registry.registry import Registry
-from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
-from spd_lsp.output.terminal import console
+from spd_lsp.output.printable import HIDDEN_CHARACTERS, guard_output, printable
 from tests.lsp.lsp_client import at
 from tests.lsp.test_server_process import process, serving
 from tests.ngram_builders.small_tables import writer
@@ -64,7 +63,6 @@ def test_what_is_said_of_a_repository_is_printable(repo: Path, tmp_path: Path) -
         run("build-ngrams", repo, data=data),
         run("ngrams", "list", data=data),
         run("ngrams", "list", "--json", data=data),
-        run("ngrams", "show", "0-pwned", data=data),
         run("complete", f"{repo}/none.py:1:1", data=data),
         run("doctor", "--model", f"./{TITLE}", data=data),
     ]
@@ -81,7 +79,7 @@ def test_what_an_imported_table_says_of_itself_is_printable(tmp_path: Path) -> N
     origin = {"model": hostile, "built": 0.0, "sources": hostile}
     file = tmp_path / f"team{TITLE}.ngt"
     write_table(file, table.array, replace(table.summary, origin=origin))
-    for arguments in (["import", file, "--name", "team"], ["show", "team"], ["list"]):
+    for arguments in (["import", file, "--name", "team"], ["list"]):
         said = run("ngrams", *arguments, data=tmp_path / "data")
         assert "team" in said
         assert printable(said) == said
@@ -118,8 +116,15 @@ async def test_an_editor_is_offered_and_told_nothing_that_hides(tmp_path: Path) 
         assert status["problem"] and not HIDDEN_CHARACTERS.search(status["problem"])
 
 
-def test_what_is_said_beside_a_bar_is_printable(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    console().print(f"read {TITLE}\u202e [red]a[/]")
-    assert stream.getvalue() == "read \\u001b]0;pwned\\u0007\\u202e [red]a[/]\n"
+def test_a_stream_that_is_guarded_stays_open_and_writes_what_its_encoding_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for encoding, written in (("ascii", "é\\u202e"), ("latin-1", "é\\u202e")):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            guard_output()
+            sys.stdout.write("é\u202e\N{SNOWMAN}\n")
+            sys.stdout.flush()
+        shown = stream.buffer.getvalue().decode("utf-8" if encoding == "ascii" else encoding)
+        assert shown == f"{written}{chr(0x2603) if encoding == 'ascii' else chr(92) + 'u2603'}\n"

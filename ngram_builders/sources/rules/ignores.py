@@ -69,8 +69,8 @@ class Ignores:
         excluded = self._find(EXCLUDE, path)
         if not excluded and self._find(INCLUDE, path):
             return None
-        said = self._decide(_GENERATED, path, is_folder=False) if by_name == GENERATED else None
-        if by_name and not (said and said.skips is False):
+        rule = self._decide(_GENERATED, path, is_folder=False) if by_name == GENERATED else None
+        if by_name and not (rule and rule.skips is False):
             return Exclusion(by_name)
         if found := excluded or self._find(_GITIGNORE, path) or self._find(_SPDIGNORE, path):
             return found

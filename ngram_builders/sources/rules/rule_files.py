@@ -32,10 +32,10 @@ _number = itertools.count()
 
 
 class Rule:
-    """A line about paths: what matches is skipped, or brought back, or nothing is said of it (None)."""
+    """A line about paths: it skips those that match (True), brings them back (False), or unsets both (None)."""
 
     def __init__(self, glob: str, skips: bool | None, where: str, line: int) -> None:
-        """Raises ValueError for what is no glob."""
+        """Raises ValueError for an invalid glob."""
         self.skips = skips
         self.where = where  # as file:line: text
         self.line = line
@@ -118,15 +118,15 @@ def read_rules(path: str, kinds: Iterable[str]) -> Iterator[tuple[str, Rule]]:
 
 
 def _read_attributes(line: str, names: Iterable[str], where: str, number: int) -> Iterator[tuple[str, Rule]]:
-    """Yield what a line says of attributes; of several words about one, the last counts."""
+    """Yield the attributes that a line sets, as rules; of several words about one, the last counts."""
     if found := _ATTRIBUTES.fullmatch(line):
         glob, words = found[1], found[2].split()
         if glob.startswith('"'):
             glob = re.sub(r'\\([\\"])', r"\1", glob[1:-1])
         for name in names:
-            said = [skips for word in words for form, skips in _STATES.items() if word == form.format(name)]
-            if said:
-                yield name, Rule(glob, said[-1], where + line, number)
+            states = [skips for word in words for form, skips in _STATES.items() if word == form.format(name)]
+            if states:
+                yield name, Rule(glob, states[-1], where + line, number)
 
 
 def whole_path(glob: str) -> str:

@@ -1,4 +1,4 @@
-"""What of a repository a user wants counted, as it is recorded with a table: a language, and globs."""
+"""The part of a repository that a user selects, as a table records it: a language, and globs."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Selection:
 
     @property
     def languages(self) -> frozenset[str] | None:
-        """The languages that are wanted; None for all."""
+        """The selected language and related ones; None for all."""
         return None if self.language is None else related_languages(self.language)
 
     def rules(self, folder: str) -> dict[str, tuple[RuleFile, ...]]:
-        """What is included and excluded below a folder; raises UserError for what is no glob."""
+        """The rules of the globs below a folder, by option; raises UserError for an invalid glob."""
         given = {INCLUDE: self.include, EXCLUDE: self.exclude}
         rules = {kind: [_parse(kind, *numbered) for numbered in enumerate(globs)] for kind, globs in given.items()}
         return {kind: (RuleFile.of(folder, parsed),) for kind, parsed in rules.items() if parsed}

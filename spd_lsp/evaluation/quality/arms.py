@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from ngram_builders.errors import UserError
+from ngram_builders.index.mixture import Mixture
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.context import CompletionShape, build_context
 from spd_lsp.completion.draft_text import DraftText
@@ -25,9 +26,8 @@ from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.evaluation.decoders import DECODERS
 from spd_lsp.evaluation.quality.held_out_ngrams import PRIORS
 from spd_lsp.models.base import Engine
-from spd_lsp.ngrams.mixture import Mixture, adjusted
 from spd_lsp.ngrams.open_documents import OpenDocument
-from spd_lsp.ngrams.serving_tables import ServingTables
+from spd_lsp.ngrams.serving_tables import ServingTables, adjusted
 from spd_lsp.settings import FIELDS, Settings, invalid_reason
 
 _LLAMA_2 = {"interpolation": "paper", "temperature": 0.06, "candidates": 9, "ranking": "mean"}  # as in the paper

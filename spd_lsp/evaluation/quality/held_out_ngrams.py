@@ -12,14 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ngram_builders.index.occurrences import SearchedTexts
-from ngram_builders.index.query import Signed
-from ngram_builders.index.suffix_array import build_suffix_array
-from ngram_builders.registry.ngram_table import DEFAULT_WEIGHT
+from ngram_builders.index.mixture import DEFAULT_WEIGHT, Mixture, Signed
+from ngram_builders.index.suffix_array import SearchedTexts, build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.examples import Example, PackageFile, PackageFiles
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.text_encoder import TextEncoder
 
 PRIORS = ("none", "file", "repository", "repository+file")
@@ -66,14 +63,13 @@ class HeldOutNgrams:
         self.texts = SearchedTexts(package.array, frozenset(removed))
         subtracted = build_suffix_array((package.streams[i] for i in removed), lists=False)
         self.repository = [Signed(package.array), Signed(subtracted, -1)]
-        self.encoded = package.encoder.encode(file.text)
         self.removed_lines = Counter(line for i in removed for line in package.lines[i])
 
     def mixtures(self, example: Example) -> dict[str, Mixture | None]:
         """The n-grams of each prior at an example."""
         # The file without the example's line, in two parts, as the server counts an open document.
         boundary = [self.package.tokens.end_of_text]
-        before, after = self.package.encoder.around(self.encoded, example.line_start, example.line_end)
+        before, after = self.package.encoder.around(self.file.text, example.line_start, example.line_end)
         around = [np.concatenate((boundary, before)), np.concatenate((after, boundary))]
         file = build_suffix_array(around, lists=False)
         weight, own, texts = DEFAULT_WEIGHT, [Signed(file)], [self.texts]

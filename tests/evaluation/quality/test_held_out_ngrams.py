@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ngram_builders.index.query import Signed
+from ngram_builders.index.mixture import Mixture, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.evaluation.quality.examples import read_packages, sample_examples
 from spd_lsp.evaluation.quality.held_out_ngrams import LINE_SEEN, PackageNgrams
-from spd_lsp.ngrams.mixture import Mixture
 
 
 def table_of(texts, tokens):

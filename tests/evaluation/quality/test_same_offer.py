@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ngram_builders.index.mixture import Mixture
 from spd_lsp.completion.blocks import first_line
 from spd_lsp.completion.completer import Completer
 from spd_lsp.completion.ranking import Completion
@@ -25,7 +26,6 @@ from spd_lsp.evaluation.quality.examples import (
 from spd_lsp.evaluation.quality.held_out_ngrams import PackageNgrams
 from spd_lsp.evaluation.quality.run import open_runner, text_without_target
 from spd_lsp.models.load import load
-from spd_lsp.ngrams.mixture import Mixture
 from spd_lsp.ngrams.open_documents import OpenDocument
 from spd_lsp.settings import Settings
 from tests.conftest import STARTER, STARTER_FILE

@@ -11,8 +11,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ngram_builders.index import occurrences
-from ngram_builders.index.occurrences import (
+from ngram_builders.index import suffix_array
+from ngram_builders.index.mixture import ORDER_COUNT, Mixture, Signed
+from ngram_builders.index.suffix_array import (
     _DEPTH,
     Occurrence,
     Rewriting,
@@ -20,7 +21,6 @@ from ngram_builders.index.occurrences import (
     find_occurrences,
     text_around,
 )
-from ngram_builders.index.query import ORDER_COUNT, Query, Signed
 from tests.ngram_builders.index.test_suffix_array import array_of
 
 TOKENS = st.sampled_from([0, 1, 2, 3])
@@ -41,7 +41,7 @@ def plain_search(streams: Sequence[list[int]], history: list[int], follow: int) 
     return found
 
 
-every_place = partial(patch.multiple, occurrences, _MAX_PLACES=10**6, _PLACES_PER_LENGTH=10**6)
+every_place = partial(patch.multiple, suffix_array, _MAX_PLACES=10**6, _PLACES_PER_LENGTH=10**6)
 
 
 @given(STREAMS, HISTORY, st.sets(st.integers(0, 5)), st.integers(0, 3))
@@ -110,7 +110,7 @@ def test_places_in_any_order_end_every_search(
     shuffled = replace(array, places=array.places[order])
 
     assert len(SearchedTexts(shuffled).find(history, 4)) <= 48
-    query = Query([[Signed(shuffled)]], [1.0])
+    query = Mixture([[Signed(shuffled)]], [1.0])
     p, _ = query.probabilities(np.array([history[-ORDER_COUNT:]]), np.arange(5))
     assert np.isfinite(p).all()
     query.successors(np.array([history[-ORDER_COUNT:]]), 3)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngram_builders.index import suffix_array
-from ngram_builders.index.query import Query, Signed
+from ngram_builders.index.mixture import Mixture, Signed
 from ngram_builders.index.suffix_array import SuffixArray
 from ngram_builders.index.table_file import (
     MAGIC,
@@ -50,7 +50,7 @@ def small_array() -> SuffixArray:
 
 def ask(table: Table) -> None:
     """Query everything that a completion does."""
-    query = Query([[Signed(table.array)]], [1.0])
+    query = Mixture([[Signed(table.array)]], [1.0])
     contexts = np.array([[-1, -1, 1, 2], [5, 3, 1, 2], [0, 0, 0, 0]])
     query.probabilities(contexts, np.arange(6))
     query.successors(contexts, 3)

@@ -10,8 +10,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from ngram_builders.index.table_file import Table
-from ngram_builders.registry.registry import Registry
-from ngram_builders.registry.transfer import export_table, import_table
+from ngram_builders.registry.registry import Registry, export_table, import_table
 from tests.ngram_builders.small_tables import probability_after, writer
 
 

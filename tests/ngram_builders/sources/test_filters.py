@@ -16,12 +16,10 @@ from ngram_builders.sources.filters import (
     MAX_SOURCE_BYTES,
     NotSource,
     decode_source,
-    describe_secrets,
     normalize_line_ends,
     read_file,
     read_source_text,
 )
-from tests.planted import lines
 
 
 @given(lines=st.lists(st.text(st.characters(exclude_characters="\r\n")), min_size=1), data=st.data())
@@ -91,13 +89,6 @@ def test_a_file_of_the_maximum_size_is_read_and_one_byte_more_is_refused(tmp_pat
     (tmp_path / "a.py").write_bytes(b"x" * (MAX_SOURCE_BYTES + 1))
     with pytest.raises(NotSource, match="larger than 1 MB"):
         read_file(str(tmp_path / "a.py"))
-
-
-def test_secrets_are_described_by_line_as_an_editor_counts_them(tmp_path: Path) -> None:
-    line, _ = lines()["GitHub"]
-    (tmp_path / "a.py").write_bytes(f"\ufeffimport os\r\r\n{line}\r\n".encode())
-    assert describe_secrets(str(tmp_path / "a.py")) == {3: "what looks random"}
-    assert describe_secrets(str(tmp_path / "missing.py")) == {}
 
 
 LICENCE = "// Copyright 2019 The Authors. All rights reserved.\n// Use is governed by a licence.\n" * 8

@@ -19,7 +19,7 @@ from typing import Literal
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.surroundings import Surroundings
 from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.tree import begins_body, find_heads
+from spd_lsp.completion.syntax.tree import find_heads
 
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
@@ -41,6 +41,7 @@ _IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _END_OF_IMPORT = re.compile(r"[ \t]*\}[ \t]*from\b")  # whose module is written before its names
 _CLOSED = re.compile(r"[)\]}\"'`]+(?=\n|\Z)")  # what an editor may have closed
+_COMMENTS = ("#", "//", "-- ", "--[", "/*", "* ", "*/")  # what a line of one begins with
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
@@ -155,7 +156,10 @@ def build_context(
             return Context("", "", "line", _indentation(page.left), around, silence=silence or _IN_COMMENT)
     is_dot = not explicit and not page.right.strip() and _DOT.search(page.left[-_MAX_LINE_REACH:]) is not None
     needs_name = is_dot and not around.literal
-    shape, indent = _expected_shape(known, source, cursor, page)
+    is_end = _CLOSING.fullmatch(page.right.strip()) is not None
+    in_block = known and is_end and not around.literal and _block_indent(known, source[:cursor], page)
+    shape: CompletionShape = "block" if in_block else "line"
+    indent = in_block or _indentation(page.left)
     budget = max(0, budget - _GRACE)
     cost = _line_counter(budget, count_tokens)
     if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
@@ -313,38 +317,38 @@ def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
     return ""
 
 
-def _expected_shape(
-    language: Language | None, source: str, cursor: int, page: SplitDocument
-) -> tuple[CompletionShape, str]:
-    """Return how long a completion at the cursor should be, and the indentation that goes with it."""
-    is_end = _CLOSING.fullmatch(page.right.strip()) is not None
-    if language is not None and is_end and (indent := _block_indent(language, source[:cursor], page)):
-        return "block", indent
-    return "line", _indentation(page.left)
-
-
 def _indentation(line: str) -> str:
     """Return the white space that a line begins with."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
-    """The indentation of a body that is about to begin at the end of a text, or "" where none is."""
-    header = page.left
-    if header.strip():
-        if not language.opens.search(header):
-            return ""
-    else:
-        header = next((line for line in reversed(page.above) if line.strip()), "")
-    header = header.rstrip("\r\n")
-    opened = bool(language.opens.search(header))
-    indent = page.left if not page.left.strip() else ""
-    if len(indent.expandtabs(4)) <= len(_indentation(header).expandtabs(4)) and opened:
-        indent = _indentation(header) + _indent_unit(text)
-    if not indent or _is_filled(indent, page.below):
+    """The indentation of a block that is about to begin at the end of a text, or "" where none is."""
+    is_blank = not page.left.strip()
+    header = _last_statement(page.above) if is_blank else page.left
+    if not language.opens.search(header):
         return ""
-    verdict = begins_body(language, text, indent) if len(text) <= _MAX_PARSED_LENGTH else None
-    return indent if (opened if verdict is None else verdict) else ""
+    indent = page.left if is_blank else ""
+    if len(indent.expandtabs(4)) <= len(_indentation(header).expandtabs(4)):
+        indent = _indentation(header) + _indent_unit(text)
+    following = next((line for line in page.below if line.strip()), "")
+    is_filled = len(_indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))
+    return "" if is_filled else indent
+
+
+def _last_statement(above: Sequence[str]) -> str:
+    """The last of these lines that is neither blank nor a comment or documentation, with its line end."""
+    quote = ""  # of documentation that ends below the line
+    for line in reversed(above):
+        content = line.strip()
+        end = content[-3:]
+        if quote:
+            quote = "" if content.lstrip("rRuU").startswith(quote) else quote
+        elif end in ('"""', "'''") and (content.count(end) == 1 or content.lstrip("rRuU").startswith(end)):
+            quote = end if content.count(end) == 1 else ""
+        elif content and not content.startswith(_COMMENTS):
+            return line
+    return ""
 
 
 def _indent_unit(text: str) -> str:
@@ -353,9 +357,3 @@ def _indent_unit(text: str) -> str:
     if found and found.count("\t") * 2 > len(found):
         return "\t"
     return min((white for white in found if white != "\t"), key=len, default=" " * 4)
-
-
-def _is_filled(indent: str, below: Sequence[str]) -> bool:
-    """Whether the next non-blank line is already in a body with this indentation."""
-    following = next((line for line in below if line.strip()), "")
-    return len(_indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))

@@ -308,9 +308,7 @@ def without_broken(completions: Iterable[Completion], context: Context, most: in
     language = LANGUAGES.get(around.language)
     if language is None or around.literal:
         return list(islice(completions, most))
-    source = "".join((around.above, around.left, around.rest, around.below))
-    cursor = len(around.above) + len(around.left)
-    is_broken = breaks_line(language, source, cursor)
+    is_broken = breaks_line(language, around)
 
     def is_sound(one: Completion) -> bool:
         if not one.ends or not is_broken(one.text):  # more may follow what does not end

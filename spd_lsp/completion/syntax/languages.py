@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-
-_BRACKETS = {
-    "{": "}", "(": ")", "[": "]", "[[": "]]", "((": "))", "{|": "|}",
-    "${": "}", "#{": "}", "$(": ")", "<(": ")", ">(": ")", "#[": "]",
-}  # fmt: skip
+from dataclasses import dataclass, replace
 
 
 def _names(text: str) -> frozenset[str]:
@@ -23,28 +18,24 @@ def _names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Language:
-    """The node types of one grammar."""
+    """A grammar, and what its lines and nodes of imports and blocks look like."""
 
     module: str  # the grammar's package
     entry: str = "language"  # its function that returns the grammar
     imports: frozenset[str] = frozenset()
     import_line: re.Pattern[str] | None = None  # for imports that are ordinary statements
-    comments: frozenset[str] = frozenset({"comment"})
-    strings: frozenset[str] = frozenset()  # a body's first statement of such a type is its documentation
-    bodies: frozenset[str]  # nodes that hold the statements of a block
-    opens: re.Pattern[str]  # the end of a line that opens a body, for code that does not parse
+    opens: re.Pattern[str]  # a line that opens a block; one that is written to its end has a line end
     new_name: re.Pattern[str] | None = None  # the end of a text that is naming a new function or class
     filler: str = "x;"  # a statement that may come first in any body
-    closers: Mapping[str, str] = field(default_factory=lambda: _BRACKETS)  # opening token -> text that closes it
 
 
-_BRACE = re.compile(r"(?:^|[)\w>\]\"'](?<!\breturn))\s*\{\s*(?://.*|/\*.*)?$")
+_BRACE = re.compile(
+    r"(?:^|\+\+|[)>\]\"']|(?<!\breturn)(?<=\w)[ \t]|\b(?:do|else|finally|try))\s*\{\s*(?://.*|/\*.*)?$"
+)
 
 _PYTHON = Language(
     module="tree_sitter_python",
     imports=_names("import_statement import_from_statement future_import_statement"),
-    strings=_names("string concatenated_string"),
-    bodies=_names("block"),
     new_name=re.compile(r"\b(?:def|class)\s+(?!__)\w*$"),
     opens=re.compile(
         r"^\s*(?:(?:async\s+)?(?:def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b.*"
@@ -57,8 +48,6 @@ _JAVASCRIPT = Language(
     module="tree_sitter_javascript",
     imports=_names("import_statement"),
     import_line=re.compile(r"(?:const|let|var)\b.*=\s*require\("),
-    comments=_names("comment html_comment"),
-    bodies=_names("statement_block class_body switch_body"),
     new_name=re.compile(r"\b(?:function\*?|class|interface|enum|namespace|type)\s+\w*$"),
     opens=_BRACE,
 )
@@ -71,14 +60,12 @@ def _typescript(entry: str) -> Language:
         module="tree_sitter_typescript",
         entry=entry,
         imports=_names("import_statement import_alias"),
-        bodies=_JAVASCRIPT.bodies | _names("interface_body enum_body object_type"),
     )
 
 
 _GO = Language(
     module="tree_sitter_go",
     imports=_names("package_clause import_declaration"),
-    bodies=_names("block field_declaration_list interface_type"),
     new_name=re.compile(r"^(?:\s*type|func(?:\s*\([^()]*\))?)\s+\w*$"),
     opens=_BRACE,
 )
@@ -86,8 +73,6 @@ _GO = Language(
 _RUST = Language(
     module="tree_sitter_rust",
     imports=_names("use_declaration extern_crate_declaration"),
-    comments=_names("line_comment block_comment"),
-    bodies=_names("block declaration_list field_declaration_list enum_variant_list match_block"),
     new_name=re.compile(r"\b(?:fn|struct|enum|union|trait|mod|type|macro_rules!)\s+\w*$"),
     opens=_BRACE,
 )
@@ -95,8 +80,6 @@ _RUST = Language(
 _JAVA = Language(
     module="tree_sitter_java",
     imports=_names("package_declaration import_declaration"),
-    comments=_names("line_comment block_comment"),
-    bodies=_names("block constructor_body class_body interface_body enum_body annotation_type_body switch_block"),
     new_name=re.compile(r"\b(?:class|interface|enum|record)\s+\w*$"),
     opens=_BRACE,
 )
@@ -104,7 +87,6 @@ _JAVA = Language(
 C = Language(
     module="tree_sitter_c",
     imports=_names("preproc_include preproc_def"),
-    bodies=_names("compound_statement field_declaration_list enumerator_list"),
     new_name=re.compile(r"^\s*#\s*define\s+\w*$"),
     opens=_BRACE,
 )
@@ -112,7 +94,6 @@ C = Language(
 _CPP = Language(
     module="tree_sitter_cpp",
     imports=_names("preproc_include preproc_def using_declaration namespace_alias_definition"),
-    bodies=_names("compound_statement field_declaration_list enumerator_list declaration_list"),
     new_name=re.compile(r"(?:\bclass|(?<!using )\bnamespace|^\s*#\s*define)\s+\w*$"),
     opens=_BRACE,
 )
@@ -120,7 +101,6 @@ _CPP = Language(
 _CSHARP = Language(
     module="tree_sitter_c_sharp",
     imports=_names("using_directive file_scoped_namespace_declaration"),
-    bodies=_names("block declaration_list enum_member_declaration_list accessor_list switch_body"),
     new_name=re.compile(r"\b(?:class|interface|enum|struct|record|namespace)\s+\w*$"),
     opens=_BRACE,
     filler="x();",
@@ -129,21 +109,13 @@ _CSHARP = Language(
 _RUBY = Language(
     module="tree_sitter_ruby",
     import_line=re.compile(r"(?:require|require_relative|load|autoload)\b"),
-    bodies=_names(
-        "body_statement then else ensure do begin block_body do_block method singleton_method class module rescue"
-    ),
     new_name=re.compile(r"\b(?:def|class|module)\s+[\w.]*$"),
     # Only from the first `def`: trying each would take time quadratic in the length of the line.
     opens=re.compile(
-        r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\))\s*(?:#.*)?$"
+        r"(?:\b(?:do|then|else|begin|ensure)|\bdo\s*\|[^|]*\||^(?:(?!\bdef\b).)*\bdef\b.*\)"
+        r"|^\s*(?:def|class|module|if|elsif|unless|while|until|for|when)\s.*(?=\n))\s*(?:#.*)?$"
     ),
     filler="x",
-    closers={
-        **_BRACKETS,
-        **dict.fromkeys(
-            ("def", "class", "module", "if", "unless", "while", "until", "for", "do", "case", "begin"), "end"
-        ),
-    },
 )
 
 _PHP = Language(
@@ -151,7 +123,6 @@ _PHP = Language(
     entry="language_php",
     imports=_names("php_tag namespace_definition namespace_use_declaration declare_statement"),
     import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
-    bodies=_names("compound_statement declaration_list enum_declaration_list match_block switch_block"),
     new_name=re.compile(r"\b(?:function|class|interface|trait|enum|namespace)\s+\w*$"),
     opens=_BRACE,
     filler="x();",
@@ -160,23 +131,19 @@ _PHP = Language(
 _SHELL = Language(
     module="tree_sitter_bash",
     import_line=re.compile(r"(?:source|\.)\s"),
-    bodies=_names("compound_statement do_group if_statement elif_clause else_clause case_item"),
     new_name=re.compile(r"\bfunction\s+\w*$"),
     opens=re.compile(r"(?:\b(?:then|do|else|in)|\{|\)\s*\{)\s*(?:#.*)?$"),
     filler="x",
-    closers={**_BRACKETS, "if": "fi", "do": "done", "case": "esac"},
 )
 
 _LUA = Language(
     module="tree_sitter_lua",
     import_line=re.compile(r"(?:local\b.*=\s*)?require\b"),
-    bodies=_names("block"),
     new_name=re.compile(r"\bfunction\s+[\w.:]*$"),
     opens=re.compile(
         r"(?:\b(?:then|do|else|repeat)|\bfunction\b(?:(?!\bfunction\b)[^()])*\([^()]*\))\s*(?:--.*)?$"
     ),
     filler="x()",
-    closers={**_BRACKETS, "function": "end", "do": "end", "then": "end", "repeat": "until x"},
 )
 
 LANGUAGES: Mapping[str, Language] = {

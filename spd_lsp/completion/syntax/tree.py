@@ -1,4 +1,4 @@
-"""What the syntax tree says of a place: whether a body begins there, what it stands in, which lines can follow.
+"""What the syntax tree says of a place: what it stands in, and which lines can follow.
 
 A text may be broken, as it is while someone types. Knows nothing of tokens, budgets of tokens or completions.
 """
@@ -7,36 +7,26 @@ from __future__ import annotations
 
 import functools
 import importlib
-import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-import platformdirs
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser, Tree
 
-from ngram_builders.errors import UserError
+from spd_lsp.completion.surroundings import Surroundings
+from spd_lsp.completion.syntax.delimiters import scan
 from spd_lsp.completion.syntax.languages import Language
-from spd_lsp.first_use import first_use
 
 # The budget of a parser, in callbacks: one per hundred of its steps, about 0.03 ms. Code, broken code included,
 # needs one per 80 bytes or so; crafted text needs thousands of times as many.
 _MIN_CALLBACKS, _BYTES_PER_CALLBACK = 1_000, 16
 _CHUNK_BYTES = 16_384  # that a parser reads at once; it reads again where it backtracks
-_MARKERS = platformdirs.user_cache_path("spd-lsp", appauthor=False) / "first-use"
 _MAX_LINE = 20_000  # characters
-_DEEP = 10_000  # characters; shorter texts overflow no stack
-_BEGINNING = 200  # characters that identify a document
 _KEPT_HEADS = 4
 _NEAR_ABOVE, _NEAR_BELOW = 3_000, 1_500  # characters around the cursor that a line is parsed with
 _FAR_ABOVE = 50_000  # in which the heads of these are looked for
 _GOES_ON = re.compile(r"\s*(?:[)\]}{]|(?:else|elif|elsif|except|finally|catch|rescue|ensure)\b)")
-
-
-log = logging.getLogger(__name__)
-
-_parsed: set[tuple[str, str]] = set()  # grammars and beginnings of documents that were parsed here
 
 
 class ParserBudgetExceeded(Exception):
@@ -50,41 +40,18 @@ def load_grammar(module: str, entry: str) -> Grammar:
 
 
 def parse(language: Language, text: str) -> Tree:
-    """Return the syntax tree of a text, broken or not. Open brackets are closed after its end.
+    """Return the syntax tree of a text, broken or not. The tree cannot be asked for its text.
 
-    Raises `ParserBudgetExceeded`, deterministically: for a text with a line that nobody writes by hand, as some
-    grammars need minutes for a nest; and for one that ended a process before, as by overflowing the stack.
-    The tree cannot be asked for its text.
+    Raises `ParserBudgetExceeded`, deterministically, for a text with a line that nobody writes by hand, as some
+    grammars need minutes for a nest, and for one that takes far more steps than code does.
     """
     if max(map(len, text.split("\n"))) > _MAX_LINE:
         raise ParserBudgetExceeded
     source = text.encode("utf-8", "replace")
-    beginning = language.module, text[:_BEGINNING]
-    if len(text) < _DEEP or beginning in _parsed:
-        tree = _parse_within_budget(language, source)
-    else:
-        try:
-            with first_use(_MARKERS, f"a file in {language.module}", beginning[1]):
-                tree = _parse_within_budget(language, source)
-        except UserError as error:
-            log.warning("%s", error)
-            raise ParserBudgetExceeded from error
-        _parsed.add(beginning)
-    if tree.root_node.has_error and (closing := _missing_closers(language, tree.root_node)):
-        closed = source + b"\n" + closing.encode()
-        tree.edit(len(source), len(source), len(closed), _end_of(source), _end_of(source), _end_of(closed))
-        tree = _parse_within_budget(language, closed, tree)
-    return tree
-
-
-def _parse_within_budget(language: Language, source: bytes, previous: Tree | None = None) -> Tree:
-    """Parse a source, reusing the edited tree of its previous version."""
     callbacks_left = _MIN_CALLBACKS + len(source) // _BYTES_PER_CALLBACK
     chunks: list[memoryview] = []
 
     def read_chunk(start: int, point: object) -> memoryview:
-        nonlocal callbacks_left
-        callbacks_left -= 1
         chunks.append(memoryview(source)[start : start + _CHUNK_BYTES])
         return chunks[-1]
 
@@ -93,11 +60,9 @@ def _parse_within_budget(language: Language, source: bytes, previous: Tree | Non
         callbacks_left -= 1
         return callbacks_left < 0
 
-    parser = Parser(load_grammar(language.module, language.entry))
     try:
-        if previous is None:
-            return parser.parse(read_chunk, progress_callback=is_exhausted)
-        return parser.parse(read_chunk, previous, progress_callback=is_exhausted)
+        parser = Parser(load_grammar(language.module, language.entry))
+        return parser.parse(read_chunk, progress_callback=is_exhausted)
     except ValueError as error:
         raise ParserBudgetExceeded from error
     finally:
@@ -105,100 +70,33 @@ def _parse_within_budget(language: Language, source: bytes, previous: Tree | Non
             chunk.release()
 
 
-def _end_of(source: bytes) -> tuple[int, int]:
-    """Return the row and column after a text. Example: b"a\\nbc" ends at (1, 2)."""
-    return source.count(b"\n"), len(source) - source.rfind(b"\n") - 1
+def breaks_line(language: Language, around: Surroundings) -> Callable[[str], bool]:
+    """Return a function: whether a text, written to the end of the cursor's line, is a syntax error there.
 
-
-def _missing_closers(language: Language, root: Node) -> str:
-    """Return what closes the open brackets of a broken text. Example: `f(() => { g(` gives ")", "}" and ")"."""
-    closing = {text.split()[0] for text in language.closers.values()}
-    opened: list[str] = []
-    nodes = [root]
-    while nodes:
-        node = nodes.pop()
-        if node.has_error and node.child_count:  # elsewhere brackets match
-            nodes.extend(reversed(node.children))
-        elif node.is_missing:
-            continue
-        elif node.type in language.closers:
-            opened.append(language.closers[node.type])
-        elif node.type in closing:
-            innermost = next(
-                (at for at in reversed(range(len(opened))) if opened[at].split()[0] == node.type), None
-            )
-            del opened[innermost:]  # and all that were opened after it
-    return "\n".join(reversed(opened))
-
-
-def begins_body(language: Language, text: str, indent: str) -> bool | None:
-    """Whether a statement written next would be the first of a body; None where the syntax is too broken."""
-    text = text.rstrip(" \t") + "\n" + indent
-    try:
-        root = parse(language, text + language.filler + "\n").root_node
-    except ParserBudgetExceeded:
-        return None
-    end = len(text.encode("utf-8", "replace"))
-    node = root.descendant_for_byte_range(end, end + 1)
-    while node is not None and (parent := node.parent) is not None:
-        if node.is_error or parent.is_error:
-            return None
-        before = _content_before(language, node)
-        if parent.type in language.bodies:
-            return before is None or not before.is_named
-        if before is not None:
-            return False
-        node = parent
-    return False
-
-
-def _content_before(language: Language, node: Node) -> Node | None:
-    """Return the sibling before a node, skipping comments, documentation and separators."""
-    before = node.prev_sibling
-    while before is not None and (
-        before.type in language.comments
-        or before.type in {";", "\n"}
-        or (before.prev_named_sibling is None and is_documentation(language, before))
-    ):
-        before = before.prev_sibling
-    return before
-
-
-def is_documentation(language: Language, node: Node) -> bool:
-    """Whether a statement is only a string."""
-    inner = node.named_child(0) if node.type == "expression_statement" and node.named_child_count == 1 else node
-    return inner is not None and inner.type in language.strings
-
-
-def breaks_line(language: Language, source: str, cursor: int) -> Callable[[str], bool]:
-    """Return what says whether a text, written to the end of the cursor's line, is a syntax error there.
-
-    Where something around the cursor is broken already, nothing is known to be one. Parsed are the lines nearby
-    below the heads of what they stand in, so that a long document takes no more time than a short one.
+    Where something around the cursor is broken already, no text is. Only the lines nearby are parsed, below the
+    heads of what they stand in, so that a long document takes no more time than a short one.
     """
-    start = source.rfind("\n", 0, cursor) + 1
-    end = source.find("\n", cursor) % (len(source) + 1)
-    first = source.rfind("\n", 0, max(0, start - _NEAR_ABOVE)) + 1
-    near = source[first:start]
-    far = source[max(0, first - _FAR_ABOVE) : first].splitlines(keepends=True)
+    first = around.above.rfind("\n", 0, max(0, len(around.above) - _NEAR_ABOVE)) + 1
+    near = around.above[first:]
+    far = around.above[max(0, first - _FAR_ABOVE) : first].splitlines(keepends=True)
     far += near.splitlines(keepends=True)[:1]
-    heads = [far[row] for row in _heads_by_indentation(far)]
-    above = "".join(reversed(heads)) + near
-    below = source[end : source.find("\n", end + _NEAR_BELOW) % (len(source) + 1)]
-    left = source[start:cursor]
-    filler = left[: len(left) - len(left.lstrip())] + language.filler
+    above = "".join(reversed([far[row] for row in _heads_by_indentation(far)])) + near
+    below = around.below[: around.below.find("\n", _NEAR_BELOW) % (len(around.below) + 1)]
 
     def has_error(line: str) -> bool:
+        text = above + line + below
+        opened = scan(text, around.language).open  # as below what is parsed, or where nobody closed it yet
+        closers = "".join(f"\n{one.closer}" for one in reversed(opened) if not one.is_text)
         try:
-            return parse(language, above + line + below).root_node.has_error
+            return parse(language, text + closers).root_node.has_error
         except ParserBudgetExceeded:
             return True
 
     @functools.cache
     def is_broken() -> bool:
-        return has_error(filler) and has_error("")
+        return has_error(around.left[: around.indent] + language.filler) and has_error("")
 
-    return lambda text: not is_broken() and has_error(left + text + source[cursor:end])
+    return lambda text: not is_broken() and has_error(around.left + text + around.rest)
 
 
 @functools.lru_cache(_KEPT_HEADS)  # while a line is typed, the text around it is the same again and again

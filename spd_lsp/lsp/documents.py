@@ -261,9 +261,7 @@ class LspWorkspace(Workspace):
         whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, text)
         return whole, sum(len(cell.source) + 1 for cell in before)
 
-    def request_at(
-        self, document: LspDocument, cursor: int, disabled_languages: Collection[str], *, explicit: bool = False
-    ) -> CompletionRequest:
+    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
         """A request at an offset in a document, which may be a part of a longer text.
 
         Lone surrogates, which no tokenizer can encode, become question marks.
@@ -272,12 +270,7 @@ class LspWorkspace(Workspace):
         source = whole.text
         if not source.isascii():
             source = source.encode("utf-8", "replace").decode()
-        own = {part.revision for part in self.parts(document)}
-        others = (other for other in self.documents if other.revision not in own)
-        revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
-        return CompletionRequest(
-            source, start + cursor, whole.language, whole.path, whole.name, explicit, revisions
-        )
+        return CompletionRequest(source, start + cursor, whole.language, whole.path, whole.name, explicit)
 
     def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:
         """The open texts whose n-grams may be counted, as they are now."""

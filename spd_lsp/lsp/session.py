@@ -18,7 +18,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,8 @@ class Session(LanguageServer):
             self.status.reason = "text was deleted"
             return []
         # 4. The model is asked, once for all who ask the same.
-        request = request.joined_with(self.running.request if self.running else None)
+        if self.running and self.running.request == replace(request, explicit=True):
+            request = self.running.request  # ghost text must not cancel the menu of who asked
         if not (self.running and self.running.request == request):
             self.stop_ahead()
         self.status.reason = COMPUTING
@@ -212,7 +213,7 @@ class Session(LanguageServer):
 
     def note_edit(self, document: LspDocument) -> None:
         """Stop the computation unless it may still help; then what is expected after an edit is computed."""
-        request = self.request_at(document, document.edited_at)
+        request = self.workspace.request_at(document, document.edited_at)
         if (running := self.running) and running.request.uri == request.uri and running.request != request:
             if typed := typed_since(running.request, request):
                 running.token.typed = typed
@@ -251,7 +252,7 @@ class Session(LanguageServer):
         self.worker.wake()
         if self.exclusion(document):
             return
-        request = self.request_at(document, cursor)
+        request = self.workspace.request_at(document, cursor)
         if request not in (self.read_at, self.running and self.running.request):
             self.plan(PREFETCH_DELAY_SECONDS, partial(self.read_prompt, request))
             self.read_at = request
@@ -311,10 +312,6 @@ class Session(LanguageServer):
     def data_folder(self) -> Path:
         """Where tables and counts are."""
         return Registry(Path(self.settings.data_dir) if self.settings.data_dir else None).folder
-
-    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
-        """A request at an offset in a document."""
-        return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
     async def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string. An explicit one waits for the first model."""
@@ -386,7 +383,7 @@ class Session(LanguageServer):
     def forget_results(self) -> None:
         """Stop what runs and forget what was answered: the settings are others."""
         self.stop()
-        self.recent.clear()
+        self.recent.drop()
 
     def show_once(self, text: str, kind: types.MessageType = types.MessageType.Error) -> None:
         """Show the user a message, unless it was shown before."""

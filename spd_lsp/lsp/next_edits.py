@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from spd_lsp.edits.session import Session
+from spd_lsp.edits import Session
 from spd_lsp.lsp.documents import LspDocument
 
 _MAX_CHARS = 200_000  # of a document

@@ -22,7 +22,7 @@ from spd_lsp.completion.blocks import (
     written_on,
 )
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
+from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
@@ -114,16 +114,18 @@ class Completer:
         mixture = adjusted(served, self.settings)
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
-        so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
+        examined: set[tuple[int, ...]] = set()
+
+        def stop(ids: Sequence[int]) -> bool:
+            examined.add(tuple(ids))
+            return texts.is_finished(ids)
 
         def check_step() -> None:
             check()
-            check_typed(so_far.fit)
-            so_far.begin_step()
+            check_typed(lambda typed: texts.may_go_on_with(typed, examined, occurrences))
 
-        watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self._drafts(watched, texts, source, check_step)
+        drafts = self._drafts(replace(texts.request(mixture), stop=stop), texts, source, check_step)
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE

@@ -6,7 +6,7 @@ In: a prompt, its context and ids. Out: texts. Knows neither scores nor what is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ngram_builders.index.occurrences import Occurrence
@@ -114,53 +114,21 @@ class DraftText:
         text = self._full_text(ids)
         return MARK in text or find_end(text, self.context) is not None
 
+    def may_go_on_with(
+        self, typed: str, examined: Collection[tuple[int, ...]], occurrences: Sequence[Occurrence]
+    ) -> bool:
+        """Whether a draft or a copy may become one that begins with what was typed; true while there is none.
+
+        examined: the ids of all drafts so far, with those that others go on from.
+        """
+        longest = set(examined) - {ids[:-1] for ids in examined}
+        drafts = [text for text in map(self.text, longest) if text]  # others still spell what was typed before
+        copies = [text for _, text in self.continuations(occurrences)]
+        begun = not drafts or any(typed.startswith(text) for text in drafts)
+        return begun or any(text.startswith(typed) for text in (*drafts, *copies))
+
     def _full_text(self, ids: Sequence[int]) -> str:
         return _decoded(self.tokens.bytes_of(ids)[len(self.prompt.spelling.healed) :])
-
-
-class DraftsSoFar:
-    """The drafts that may go on, and the finished ones; ids become texts only if asked for."""
-
-    def __init__(self, texts: DraftText, occurrences: Sequence[Occurrence], *, in_turn: bool) -> None:
-        """`occurrences`: in the user's code, whose texts may be offered as well.
-
-        in_turn: whether a pass lets one draft go on, as in best-first search, and the others stay; else all do.
-        """
-        self._texts = texts
-        self._occurrences = occurrences
-        self._in_turn = in_turn
-        self._live: dict[tuple[int, ...], None] = {}
-        self._finished: list[Sequence[int]] = []
-        self._is_new_step = True
-
-    def begin_step(self) -> None:
-        """Note that a pass begins: what is examined after it replaces what it goes on from."""
-        self._is_new_step = True
-
-    def is_finished(self, ids: Sequence[int]) -> bool:
-        """Whether a draft is finished; the decoder asks this of each that it examines."""
-        if self._is_new_step and not self._in_turn:
-            self._live.clear()
-        self._is_new_step = False
-        self._live.pop(tuple(ids[:-1]), None)
-        finished = self._texts.is_finished(ids)
-        if finished:
-            self._finished.append(ids)
-        else:
-            self._live[tuple(ids)] = None
-        return finished
-
-    def fit(self, typed: str) -> bool:
-        """Whether any draft may still become one that goes on with what was typed; true while there is none."""
-        if not self._live and not self._finished:
-            return True
-        live = [self._texts.text(ids) for ids in self._live]
-        if self._in_turn:  # those that still spell what was typed before wait to the end, being unlikely
-            live = [text for text in live if text] or live
-        ended = [self._texts.visible(ids) for ids in self._finished]
-        copied = [text for _, text in self._texts.continuations(self._occurrences)]
-        begun = any(typed.startswith(text) for text in live)
-        return begun or any(text.startswith(typed) for text in (*live, *ended, *copied))
 
 
 def _decoded(written: bytes) -> str:
@@ -200,39 +168,30 @@ def find_end(text: str, context: Context) -> int | None:
 
 def _end_by_shape(text: str, context: Context) -> int | None:
     """The end of the line or block; of a block's opening, that of its first line that says something."""
-    if context.shape == "line":
-        return line_end(text)
-    end = _block_end(text, context.indent)
-    if context.shape == "block":
-        return end
-    opening = line_end(text, len(text) - len(text.lstrip()))
-    return min((one for one in (end, opening) if one is not None), default=None)
+    start = len(text) - len(text.lstrip()) if context.shape == "opening" else 0
+    ends = [] if context.shape == "block" else [text.find("\n", start)]
+    if context.shape != "line":
+        ends.append(_block_end(text, context.indent))
+    return min((end for end in ends if end >= 0), default=None)
 
 
-def line_end(text: str, start: int = 0) -> int | None:
-    """Return where the line that holds an offset ends, or None."""
-    end = text.find("\n", start)
-    return None if end < 0 else end
+def _block_end(text: str, indent: str) -> int:
+    """Return where a line is indented less than the body, or after three blank lines; else -1.
 
-
-def _block_end(text: str, indent: str) -> int | None:
-    """Return where a line is indented less than the body, or after three blank lines; else None."""
+    The end is behind that line if all it does is close the block.
+    """
     first, *lines = text.split("\n")
     at = len(first) + 1
     blank = 0
     for line in lines:
         content = line.strip()
         blank = 0 if content else blank + 1
+        end = at + len(line)
         if content and len(line) - len(line.lstrip()) < len(indent):
-            return _closing_end(text, at, line, content)
+            if not content.startswith(_CLOSERS):
+                return at
+            return end if end < len(text) else -1
         if blank > 2:
             return at
-        at += len(line) + 1
-    return None
-
-
-def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
-    """A line left of the body ends the block: before it, or after it if all it does is close the block."""
-    if not content.startswith(_CLOSERS):
-        return at
-    return at + len(line) if at + len(line) < len(text) else None
+        at = end + 1
+    return -1

@@ -192,7 +192,7 @@ class Completer:
         self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
     ) -> DecodingResult:
         """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
-        found = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
+        found = self.server and server_drafts(self.server, texts, source, self.settings, check)
         if found:
             return found
         try:

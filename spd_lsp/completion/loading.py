@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ngram_builders.errors import UserError
 from spd_lsp.models.checkpoint import hub
 from spd_lsp.settings import NO_MODEL, Settings, is_server
 
@@ -61,7 +60,6 @@ def load_completer(
     model = open_model(place, settings.device, report) if hub.is_gguf_model(place) else None
     tokens = (open_tokens or ModelTokenizer)(place, fill_format)
     check_not_for_edits(settings.model, tokens.is_special)
-    _check_vocabulary(tokens, hub.vocabulary_size(place), place)
     model = model or open_model(place, settings.device, report)
     languages = None if server else hub.known_languages(place)
     tuned = partial(_with_shipped, shipped=hub.shipped_settings(settings.model, place))
@@ -98,12 +96,3 @@ def load_stand_in(settings: Settings) -> Completer | None:
     if settings.model in (hub.STARTER, NO_MODEL) or is_server(settings.model):
         return None
     return load_completer(replace(settings, model=NO_MODEL), lambda text: None)
-
-
-def _check_vocabulary(tokens: ModelTokenizer, model_size: int | None, folder: Path) -> None:
-    """Refuse a tokenizer with text for ids that the model does not have. Ids without text may exceed it."""
-    if model_size is not None and tokens.vocab_size > model_size and any(tokens.pieces[model_size:]):
-        raise UserError(
-            f"the tokenizer in {folder} has {tokens.vocab_size:,} tokens and its model only {model_size:,}: they "
-            "belong to different models; restore the files of one"
-        )

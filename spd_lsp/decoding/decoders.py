@@ -38,8 +38,6 @@ def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
 
 def decoder_for(model: object, settings: Settings) -> DecodingFunction:
     """Return the decoder that the settings name; where no model predicts, n-grams alone are asked, at no pass."""
-    if getattr(model, "is_of_server", False):
-        return partial(_decode_alone, partial(best_first, read_all=True))
     chosen = best_first if settings.decoder == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
 
@@ -47,7 +45,7 @@ def decoder_for(model: object, settings: Settings) -> DecodingFunction:
 def _decode_alone(
     decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Decode where all logits are alike, but for the end of text's, and those of a server's texts, if any."""
+    """Decode where all logits are alike, but for the end of text's."""
     known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
     request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)
@@ -56,7 +54,7 @@ def _decode_alone(
 
 @dataclass(frozen=True, slots=True)
 class _KnownAlone:
-    """N-grams and a server's texts, as `Interpolation`: a draft ends where neither knows anything."""
+    """N-grams, as `Interpolation`: a draft ends where they know nothing."""
 
     ngrams: Interpolation | None
     end_of_text: int

@@ -39,6 +39,8 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _JOINT = re.compile(r"[a-z\d][A-Z]|[^\W_]_+[^\W_]")  # between two parts of a name: `numRows`, `num_rows`
 _IS_BOUND = re.compile(r"\s*(?::(?!:)|:?=(?!=))")  # what stands behind a name that is defined
 _BINDS = re.compile(r"\b(?:as|class|const|def|fn|for|func|function|import|let|var)\s+$")  # and before it
+_TOP_LEVEL = re.compile(r"\n(?=[^\s)\]}#])")  # where a line begins that is not indented
+_MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
 _MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
 SECRET_REASON = "every draft held what looks like a secret"
@@ -252,39 +254,18 @@ def can_be_offered(text: str, context: Context) -> bool:
     line = (context.left + text.partition("\n")[0] + context.rest).strip()
     if _IMPORT.match(line) and f"\n{line}\n" in f"\n{context.around.above}":
         return False
-    if _repeats(context.neighbours, context, text) or not context.around.can_stand(text):
+    closes = any(one.at == 0 for one in context.around.read(text).closers[:1])
+    if line in context.neighbours and re.search(r"\w", line) and not closes:
+        return False
+    if not context.around.can_stand(text):
         return False
     return not (re.search(r"\bself\.", text) and _is_outside_methods(text, context.around))
 
 
 def _is_outside_methods(text: str, around: Surroundings) -> bool:
-    """Whether a text in Python comes to stand in no function that has a parameter `self`."""
-    if around.language != "python" or around.literal:
-        return False
-    lines = around.above.split("\n")
-    indent = around.indent
-    if text.lstrip(" \t").startswith("\n"):  # below the cursor's line, which may be the head
-        lines.append(around.left)
-        body = text.lstrip("\n")
-        indent = len(body) - len(body.lstrip())
-    bound = False  # whether the lines read so far say `self` as a head's parameters do
-    for line in reversed(lines):
-        white = len(line) - len(line.lstrip())
-        bound = bound or re.search(r"\bself\b", line) is not None
-        if line.strip(") \t:") and white < indent:
-            indent = white
-            if bound and re.match(r"\s*(?:async\s+)?def\b", line):
-                return False
-        if not indent:
-            break
-    return True
-
-
-def _repeats(lines: Collection[str], context: Context, text: str) -> bool:
-    """Whether a text makes the cursor's line the same as one of these; mere signs and closers may be repeated."""
-    line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    closers = context.around.read(text).closers
-    return line in lines and re.search(r"\w", line) is not None and not any(one.at == 0 for one in closers[:1])
+    """Whether a text in Python comes to stand in a function or class in which no `self` stands above it."""
+    outer = _TOP_LEVEL.split(f"\n{around.above[-_MAX_READ_ABOVE:]}{around.left}{text}")[-1]
+    return around.language == "python" and not around.literal and not re.search(r"\bself\b(?!\.)", outer)
 
 
 def _is_endless(text: str) -> bool:

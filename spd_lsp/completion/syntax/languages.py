@@ -10,10 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-
-def _names(text: str) -> frozenset[str]:
-    """Return the words of a text. Example: "a b" gives {"a", "b"}."""
-    return frozenset(text.split())
+_BRACE = re.compile(
+    r"(?:^|\+\+|[)>\]\"']|(?<!\breturn)(?<=\w)[ \t]|\b(?:do|else|finally|try))\s*\{\s*(?://.*|/\*.*)?$"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,20 +21,16 @@ class Language:
 
     module: str  # the grammar's package
     entry: str = "language"  # its function that returns the grammar
-    imports: frozenset[str] = frozenset()
+    imports: str = ""  # types of nodes
     import_line: re.Pattern[str] | None = None  # for imports that are ordinary statements
-    opens: re.Pattern[str]  # a line that opens a block; one that is written to its end has a line end
+    opens: re.Pattern[str] = _BRACE  # a line that opens a block; one that is written to its end has a line end
     new_name: re.Pattern[str] | None = None  # the end of a text that is naming a new function or class
     filler: str = "x;"  # a statement that may come first in any body
 
 
-_BRACE = re.compile(
-    r"(?:^|\+\+|[)>\]\"']|(?<!\breturn)(?<=\w)[ \t]|\b(?:do|else|finally|try))\s*\{\s*(?://.*|/\*.*)?$"
-)
-
 _PYTHON = Language(
     module="tree_sitter_python",
-    imports=_names("import_statement import_from_statement future_import_statement"),
+    imports="import_statement import_from_statement future_import_statement",
     new_name=re.compile(r"\b(?:def|class)\s+(?!__)\w*$"),
     opens=re.compile(
         r"^\s*(?:(?:async\s+)?(?:def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b.*"
@@ -46,10 +41,9 @@ _PYTHON = Language(
 
 _JAVASCRIPT = Language(
     module="tree_sitter_javascript",
-    imports=_names("import_statement"),
+    imports="import_statement",
     import_line=re.compile(r"(?:const|let|var)\b.*=\s*require\("),
     new_name=re.compile(r"\b(?:function\*?|class|interface|enum|namespace|type)\s+\w*$"),
-    opens=_BRACE,
 )
 
 
@@ -59,50 +53,44 @@ def _typescript(entry: str) -> Language:
         _JAVASCRIPT,
         module="tree_sitter_typescript",
         entry=entry,
-        imports=_names("import_statement import_alias"),
+        imports="import_statement import_alias",
     )
 
 
 _GO = Language(
     module="tree_sitter_go",
-    imports=_names("package_clause import_declaration"),
+    imports="package_clause import_declaration",
     new_name=re.compile(r"^(?:\s*type|func(?:\s*\([^()]*\))?)\s+\w*$"),
-    opens=_BRACE,
 )
 
 _RUST = Language(
     module="tree_sitter_rust",
-    imports=_names("use_declaration extern_crate_declaration"),
+    imports="use_declaration extern_crate_declaration",
     new_name=re.compile(r"\b(?:fn|struct|enum|union|trait|mod|type|macro_rules!)\s+\w*$"),
-    opens=_BRACE,
 )
 
 _JAVA = Language(
     module="tree_sitter_java",
-    imports=_names("package_declaration import_declaration"),
+    imports="package_declaration import_declaration",
     new_name=re.compile(r"\b(?:class|interface|enum|record)\s+\w*$"),
-    opens=_BRACE,
 )
 
 C = Language(
     module="tree_sitter_c",
-    imports=_names("preproc_include preproc_def"),
+    imports="preproc_include preproc_def",
     new_name=re.compile(r"^\s*#\s*define\s+\w*$"),
-    opens=_BRACE,
 )
 
 _CPP = Language(
     module="tree_sitter_cpp",
-    imports=_names("preproc_include preproc_def using_declaration namespace_alias_definition"),
+    imports="preproc_include preproc_def using_declaration namespace_alias_definition",
     new_name=re.compile(r"(?:\bclass|(?<!using )\bnamespace|^\s*#\s*define)\s+\w*$"),
-    opens=_BRACE,
 )
 
 _CSHARP = Language(
     module="tree_sitter_c_sharp",
-    imports=_names("using_directive file_scoped_namespace_declaration"),
+    imports="using_directive file_scoped_namespace_declaration",
     new_name=re.compile(r"\b(?:class|interface|enum|struct|record|namespace)\s+\w*$"),
-    opens=_BRACE,
     filler="x();",
 )
 
@@ -121,10 +109,9 @@ _RUBY = Language(
 _PHP = Language(
     module="tree_sitter_php",
     entry="language_php",
-    imports=_names("php_tag namespace_definition namespace_use_declaration declare_statement"),
+    imports="php_tag namespace_definition namespace_use_declaration declare_statement",
     import_line=re.compile(r"(?:require|include)(?:_once)?\b"),
     new_name=re.compile(r"\b(?:function|class|interface|trait|enum|namespace)\s+\w*$"),
-    opens=_BRACE,
     filler="x();",
 )
 

@@ -154,7 +154,7 @@ def _import_rows(language: Language, root: Node, lines: Sequence[str]) -> Iterat
     for outer in root.children:
         for node in (outer, *outer.children):
             first = node.start_point.row
-            is_import = node.type in language.imports
+            is_import = node.type in language.imports.split()
             if node is outer and language.import_line is not None and first < len(lines):
                 is_import = is_import or language.import_line.match(lines[first].strip()) is not None
             if is_import:

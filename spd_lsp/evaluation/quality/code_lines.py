@@ -67,7 +67,7 @@ def _kinds_of(text: str, language: Language) -> U8:
             is_string = "string" in node.type or node.type in ("char_literal", "rune_literal", "heredoc_body")
             if "comment" in node.type:
                 kinds[node.start_byte : node.end_byte] = COMMENT
-            elif node.type in language.imports or documents:
+            elif node.type in language.imports.split() or documents:
                 kinds[node.start_byte : node.end_byte] = SKIPPED
             elif is_string and node.is_named:
                 kinds[node.start_byte : node.end_byte] = STRING

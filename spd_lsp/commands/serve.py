@@ -15,7 +15,7 @@ from ngram_builders.errors import UserError
 from ngram_builders.programs import NEUTRAL_CWD
 from spd_lsp.command_options import Choices, model_options, print_status, setting_option, with_choices
 from spd_lsp.commands.ngrams import open_registry
-from spd_lsp.completion.loading import load_completer, load_stand_in, open_model, prepare
+from spd_lsp.completion.loading import load_completer, load_stand_in, prepare
 from spd_lsp.config_file import config_path
 from spd_lsp.models.checkpoint.hub import absolute_model_name
 from spd_lsp.settings import Settings
@@ -83,6 +83,7 @@ def _serve_socket(
     from spd_lsp.lsp.server import create_server
     from spd_lsp.lsp.session import Session
     from spd_lsp.lsp.transport.serve import Sessions, SharedModel, serve_many
+    from spd_lsp.models.load import load as open_model
 
     shared = SharedModel(open_model)
     load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))

@@ -28,7 +28,6 @@ from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
@@ -125,7 +124,13 @@ class Completer:
             check_typed(lambda typed: texts.may_go_on_with(typed, examined, occurrences))
 
         read_before = self.model.positions_read
-        drafts = self._drafts(replace(texts.request(mixture), stop=stop), texts, source, check_step)
+        drafts = self.server and server_drafts(self.server, texts, source, self.settings, check_step)
+        if not drafts:
+            request = replace(texts.request(mixture), stop=stop)
+            try:
+                drafts = self._decode(self.model, request, self.settings, check_step)
+            finally:  # the model forgets them
+                self.model.crop(len(request.prompt))
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
@@ -134,8 +139,7 @@ class Completer:
         inputs = OfferInputs(texts, occurrences, names, weights, searched, *imported)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
-        begins_block = context.shape == "block"
-        if begins_block:
+        if context.shape == "block":
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
 
         return CompletionResult(
@@ -153,7 +157,7 @@ class Completer:
             instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
             index_revision=revision,
-            opens_block=begins_block and bool(completions) and is_opening(completions[0]),
+            opens_block=context.shape == "block" and bool(completions) and is_opening(completions[0]),
         )
 
     def write_block(
@@ -187,18 +191,6 @@ class Completer:
             seconds=result.seconds + time.perf_counter() - started,
             opens_block=False,
         )
-
-    def _drafts(
-        self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
-    ) -> DecodingResult:
-        """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
-        found = self.server and server_drafts(self.server, texts, source, self.settings, check)
-        if found:
-            return found
-        try:
-            return self._decode(self.model, request, self.settings, check)
-        finally:
-            self.model.crop(len(request.prompt))
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.

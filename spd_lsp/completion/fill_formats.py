@@ -135,9 +135,6 @@ FILL_FORMATS = (
     ),
 )
 
-_EDIT_TOKENS = ("<|editable_region_start|>", "<|user_cursor_is_here|>", "<|user_cursor|>", "<|marker_1|>")
-_EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
-
 
 def untrained_format(config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
     """The format whose tokens a model has although it was not trained with them, by its name."""
@@ -160,12 +157,3 @@ def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[st
             "not have; set fillFormat to auto"
         )
     return chosen
-
-
-def check_not_for_edits(model: str, is_special: Callable[[str], bool]) -> None:
-    """Raise `UserError` for a model that rewrites regions of code instead of completing it."""
-    if _EDIT_NAMES.search(re.split(r"[/\\]", model)[-1]) or any(map(is_special, _EDIT_TOKENS)):
-        raise UserError(
-            f"{model} predicts edits of whole regions, as Zeta and Sweep do, and was not trained to complete at a "
-            "cursor; choose a completion model such as Qwen/Qwen2.5-Coder-1.5B"
-        )

@@ -15,7 +15,7 @@ from itertools import count
 import numpy as np
 
 from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
-from spd_lsp.completion.offer import OfferInputs, can_be_inserted
+from spd_lsp.completion.offer import OfferInputs, offer_alone
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.decoding.superposed import DecodingRequest, Draft, expand, wanted_after
 from spd_lsp.models.base import Engine
@@ -36,15 +36,10 @@ def with_copied_blocks(completions: Sequence[Completion], inputs: OfferInputs) -
     return [written_on(one, blocks.get(one.text, ""), inputs) for one in completions]
 
 
-def is_opening(one: Completion) -> bool:
-    """Whether a completion is a line that ends, and so may be written on."""
-    return one.ends and "\n" not in one.text.strip()
-
-
 def written_on(one: Completion, block: str, inputs: OfferInputs) -> Completion:
     """A completion as far as a block that begins so goes on, if that can be inserted."""
-    longer = block.startswith(one.text + "\n")
-    return replace(one, text=block) if longer and can_be_inserted(block, inputs) else one
+    is_longer = block.startswith(one.text + "\n")
+    return replace(one, text=block) if is_longer and offer_alone([(block, 0.0)], inputs, 1).completions else one
 
 
 def first_line(text: str) -> str:

@@ -15,12 +15,7 @@ from pathlib import Path
 from ngram_builders.index.occurrences import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import is_inside_secret
-from spd_lsp.completion.blocks import (
-    is_opening,
-    with_copied_blocks,
-    write_block,
-    written_on,
-)
+from spd_lsp.completion.blocks import with_copied_blocks, write_block, written_on
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
 from spd_lsp.completion.draft_text import DraftText
 from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
@@ -139,8 +134,10 @@ class Completer:
         inputs = OfferInputs(texts, occurrences, names, weights, searched, *imported)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
+        opens_block = False
         if context.shape == "block":
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
+            opens_block = any(one.ends and "\n" not in one.text.strip() for one in completions[:1])
 
         return CompletionResult(
             completions,
@@ -157,7 +154,7 @@ class Completer:
             instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
             index_revision=revision,
-            opens_block=context.shape == "block" and bool(completions) and is_opening(completions[0]),
+            opens_block=opens_block,
         )
 
     def write_block(

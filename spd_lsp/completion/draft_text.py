@@ -51,7 +51,7 @@ class DraftText:
         if mixture is None:
             return []
         follow = follow if self.context.shape == "line" else MAX_BLOCK_TOKENS
-        return mixture.occurrences(self._history(self.prompt.copied_behind), follow, self.prompt.levels)
+        return mixture.occurrences(self._history(self.prompt.copied_behind), follow)
 
     def spelled(self, text: str) -> tuple[int, ...]:
         """The ids of a text at the cursor, as a draft spells it."""

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import dropwhile, islice
 
 from ngram_builders.index.occurrences import Occurrence, SearchedTexts, find_occurrences, text_around
@@ -58,15 +59,6 @@ class OfferInputs:
     exports: Sequence[str] = ()  # in a list of imported names: those that its module has and the list has not
     foreign: Collection[str] = ()  # and where that is not known, those that it hardly has
 
-    @property
-    def context(self) -> Context:
-        """What the model saw."""
-        return self.texts.context
-
-    def can_be_offered(self, text: str) -> bool:
-        """Whether a copy or a beginning says something new here."""
-        return can_be_offered(text, self.context)
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -113,8 +105,9 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     Unless a person asks for them (`explicit`), none unlikely is first, and none at all are offered where the best
     draft says nothing.
     """
-    context = inputs.context
     texts = inputs.texts
+    context = texts.context
+    fits = partial(can_be_offered, context=context)
     most = settings.drafts
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and not texts.visible(scored[0][0]).strip():
@@ -124,7 +117,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     ranked = usable
     if calibrates:
         found = texts.continuations(inputs.occurrences)
-        ranked = rank_candidates(usable, found, inputs.weights, inputs.can_be_offered)
+        ranked = rank_candidates(usable, found, inputs.weights, fits)
     names = {name: p for name, p in inputs.names().items() if name not in inputs.foreign}
     ranked = [one for one in ranked if _first_imported(one, context) not in inputs.foreign]
     if inputs.exports:
@@ -139,7 +132,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     written: Mapping[str, float] = {}
     if calibrates and known and known[0].probability >= floor:
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
-        written = beginnings(intermediate, known, inputs.weights, inputs.can_be_offered)
+        written = beginnings(intermediate, known, inputs.weights, fits)
     chosen = choose_completions(known, written, names, context.left, most, safe)
     likely = dropwhile(lambda one: one.probability < floor, chosen)  # the others are for those who look for them
     return Offer([_with_place(one, inputs) for one in likely], len(ranked) - len(safe), safe)
@@ -170,7 +163,7 @@ def invents_name(one: Completion, inputs: OfferInputs) -> bool:
     """
     if one.match or one.probability >= _SURE_OF_NAMES or not inputs.searched:
         return False
-    around = inputs.context.around
+    around = inputs.texts.context.around
     written = around.left[: len(around.left) - len(word_begun(around.left))]
     line = around.left + one.text
     return any(
@@ -183,7 +176,7 @@ def invents_name(one: Completion, inputs: OfferInputs) -> bool:
 
 def _stands_somewhere(name: str, inputs: OfferInputs) -> bool:
     """Whether a name stands in this document or in the texts that are searched."""
-    around = inputs.context.around
+    around = inputs.texts.context.around
     tokens = inputs.texts.tokens
     whole_word = re.compile(rf"\b{name}\b")
     if any(map(whole_word.search, (around.above, around.below, around.rest))):
@@ -208,18 +201,11 @@ def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
     return replace(one, place=f"{' '.join(printable(found.label).split())}:{line}")
 
 
-def can_be_inserted(text: str, inputs: OfferInputs) -> bool:
-    """Whether a text that no draft was is one that may be offered: it can stand there and holds no secret."""
-    found = usable_completions([(text, 0.0)], inputs.context)
-    safe = _without_secrets(found, inputs.context)
-    return bool(without_broken(safe, inputs.context, 1))
-
-
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
-    """Return `most` of some texts by their scores, as what is compared with the product offers them."""
-    usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
-    safe = _without_secrets(usable, inputs.context)
-    return Offer(without_broken(safe, inputs.context, most), len(usable) - len(safe))
+    """Return `most` of some texts by their scores, of those that can stand there and hold no secret."""
+    usable = usable_completions(scored_texts, inputs.texts.context)[: 2 * most]
+    safe = _without_secrets(usable, inputs.texts.context)
+    return Offer(without_broken(safe, inputs.texts.context, most), len(usable) - len(safe))
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:

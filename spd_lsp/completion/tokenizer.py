@@ -9,27 +9,23 @@ Comes in: a model's vocabulary and text. Goes out: ids, bytes, a fingerprint. Kn
 
 from __future__ import annotations
 
-import re
 import string
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
-from itertools import groupby, takewhile
+from functools import cached_property, lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 
 from ngram_builders.arrays import Ids
-from ngram_builders.index.occurrences import Rewriting
 from ngram_builders.token_space import TokenSpace
 from spd_lsp.completion.fill_formats import choose_format
 from spd_lsp.models.load import load_vocabulary
 
 _LINES, _SHORT = 65_536, 500  # lines whose size is remembered, and characters of the longest of them
 _OPENERS = (":", "{", "(", "[")
-_INDENTATION = re.compile(r"^(?: {2,8}|\t)(?=\S)", re.MULTILINE)
-_LEVELS = 2  # of indentation, further left and further right, at which the text before the cursor is looked for
 _ANCHOR, _LONGEST_ANCHOR = "\u263a", 6  # what Code Llama and Codestral put before a text, and tokens that it has
 _BLANKS = b" \t\n\r"
 _REACH = 64  # bytes before the cursor that may be taken back
@@ -80,7 +76,6 @@ class Prompt:
     copied_behind: list[int]  # what copies follow: up to the line above where only an indentation is typed
     begun: bytes  # what is typed behind that
     fill_format: str = ""  # with which the text right of the cursor is in the prompt
-    levels: Sequence[Rewriting] = ()  # other levels of indentation at which it may stand elsewhere
 
 
 class ModelTokenizer:
@@ -89,12 +84,13 @@ class ModelTokenizer:
     def __init__(self, place: Path, fill_format: str = "auto") -> None:
         """`place`: where `locate` found the model."""
         self.vocabulary = vocabulary = load_vocabulary(place)
-        self.pieces = self.vocabulary.pieces
+        self.pieces = vocabulary.pieces
         self.vocab_size = len(self.pieces)
         self.specials = frozenset(self.vocabulary.marks.values())
-        self.fingerprint = self.vocabulary.fingerprint
-        self.end_of_text = self.vocabulary.end_of_text
-        self.opening = self.vocabulary.opening
+        self.fingerprint = vocabulary.fingerprint
+        self.end_of_text = vocabulary.end_of_text
+        self.opening = vocabulary.opening
+        self.encode = vocabulary.encode  # the ids of a text, without special tokens
         # No method is cached: it would hold this object.
         self._known_size = lru_cache(_LINES)(lambda text: len(vocabulary.encode(text)))
         self.fill_format = choose_format(fill_format, self.vocabulary.config, self.is_special)
@@ -107,14 +103,6 @@ class ModelTokenizer:
     def is_special(self, name: str) -> bool:
         """Whether this is a special token of this vocabulary."""
         return name in self.vocabulary.marks
-
-    def id_of(self, name: str) -> int:
-        """Return the id of a special token."""
-        return self.vocabulary.marks[name]
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, without special tokens."""
-        return self.vocabulary.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Return the ids of many texts, encoded on all cores."""
@@ -140,18 +128,21 @@ class ModelTokenizer:
         """
         whole = self.encode(before)
         history, spelling = self._taken_back(whole, is_indented(before))
-        behind, begun = self._whole_lines(whole, before) or (history, spelling.healed)
+        behind, begun = history, spelling.healed
+        line = before[before.rfind("\n") + 1 :]
+        if line.isspace():
+            count = self._tokens_before(whole, len(line))
+            behind, begun = whole[:count], self.bytes_of(whole[count:])
         filled = self.fill_format if after else None
         cut = self._tokens_before(history, len(before[settled:].encode()) - len(spelling.healed))
         texts = {"{before}": history, "{above}": history[:cut], "{recent}": history[cut:]}
         texts |= {"{after}": self.encode_inside(after)} if filled else {}
         ids = [*self.opening]
         for part in filled.parts if filled else ("{before}",):
-            ids += texts[part] if part in texts else [self.id_of(part)]
-        levels = self._levels(before, begun)
+            ids += texts[part] if part in texts else [self.vocabulary.marks[part]]
         name = filled.name if filled else ""
         # A model reads at least one token; the end of the text before is what stands before every text.
-        return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name, levels)
+        return Prompt(ids or [self.end_of_text], history, spelling, behind, begun, name)
 
     def _taken_back(self, ids: Sequence[int], indented: bool) -> tuple[list[int], Spelling]:
         """Return the ids of a text that stay whatever follows it, and what drafts spell behind them."""
@@ -200,17 +191,6 @@ class ModelTokenizer:
         starts = [i for i in self._by_bytes[1] if self.pieces[i][0] not in _BLANKS]
         return np.array(marks + starts, dtype=np.int64)
 
-    def _whole_lines(self, ids: list[int], before: str) -> tuple[list[int], bytes] | None:
-        """The tokens up to the cursor's line, and the text behind them, if only an indentation stands on it."""
-        line = before[before.rfind("\n") + 1 :]
-        if not line.isspace():
-            return None
-        left = n = 0
-        while left < len(line):
-            n += 1
-            left += len(self.pieces[ids[-n]])
-        return ids[:-n], self.bytes_of(ids[-n:])
-
     def _tokens_before(self, ids: Sequence[int], size: int) -> int:
         """How many ids stand before the last `size` bytes. A token with both is not among them."""
         count = len(ids)
@@ -218,30 +198,6 @@ class ModelTokenizer:
             count -= 1
             size -= len(self.pieces[ids[count]])
         return count
-
-    def _levels(self, before: str, begun: bytes) -> list[Rewriting]:
-        """The levels of indentation next to that of a text."""
-        step = min(_INDENTATION.findall(before), key=len, default="    ")
-        changes = [change for n in range(1, _LEVELS + 1) for change in ((step * n, ""), ("", step * n))]
-        # Where tokens end at a line's end, what was taken back may be all of a blank line, but not its beginning.
-        line = before[before.rfind("\n") + 1 :]
-        is_taken_back = line.isspace() and begun == line.encode()
-        begin, code = ("\n", r"\S") if is_taken_back else ("", r"(?:\S|\Z)")
-
-        def moved(old: str, new: str) -> Callable[[Sequence[int]], list[int]]:
-            lines = re.compile(rf"\n{old}(?=[ \t]*{code})")
-            return partial(self._rewritten, lambda text: lines.sub(f"\n{new}", begin + text)[len(begin) :])
-
-        return [Rewriting(moved(here, there), moved(there, here)) for here, there in changes]
-
-    def _rewritten(self, change: Callable[[str], str], ids: Sequence[int]) -> list[int]:
-        """The ids of a text after a change."""
-        written: list[int] = []
-        for is_mark, part in groupby(ids, self.ends):
-            run = list(part)
-            text = "" if is_mark else self.bytes_of(run).decode(errors="ignore")
-            written += self.encode_inside(changed) if (changed := change(text)) != text else run
-        return written
 
     def encode_inside(self, text: str) -> list[int]:
         """Return the ids of a text that others precede: without the blank that some tokenizers put first."""

@@ -8,7 +8,7 @@ Legend: W pools, K drafts, C candidates, N orders from 2 on, M longest orders se
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from ngram_builders.errors import UserError
-from ngram_builders.index.occurrences import Occurrence, Rewriting, SearchedTexts, find_occurrences
+from ngram_builders.index.occurrences import Occurrence, SearchedTexts, find_occurrences
 from ngram_builders.index.query import ORDERS, Pool, Query, Signed
 from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.index.table_file import Table
@@ -77,11 +77,9 @@ class Mixture:
         other.reach = longest - 1
         return other
 
-    def occurrences(
-        self, history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
-    ) -> list[Occurrence]:
+    def occurrences(self, history: Sequence[int], follow: int) -> list[Occurrence]:
         """Return where the end of a history stands in the texts that were counted: see `find_occurrences`."""
-        return find_occurrences(self.texts, history, follow, rewritings)
+        return find_occurrences(self.texts, history, follow)
 
     def contexts(self, histories: Histories) -> Ids:
         """Return the contexts to look up, padded with -1. Example: [[5, 7]] -> [[-1, -1, -1, 5, 7]]."""

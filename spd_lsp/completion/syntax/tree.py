@@ -103,29 +103,17 @@ def breaks_line(language: Language, around: Surroundings) -> Callable[[str], boo
 def find_heads(
     language: Language | None, above: tuple[str, ...], below: tuple[str, ...]
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """The rows above a gap between lines that tell where it stands.
+    """The rows above a gap between lines that say where it stands.
 
-    First those on which what surrounds the gap begins, the innermost first, as an editor's sticky scroll shows
-    them; then those of imports.
+    First the heads of what surrounds the gap, the innermost first, as an editor's sticky scroll shows them; then
+    the rows of imports.
     """
-    heads = set(_heads_by_indentation(above))
+    heads = [row for row in _heads_by_indentation(above) if row < len(above) - 1]
     imports: set[int] = set()
     if language is not None:
         with suppress(ParserBudgetExceeded):
-            root = parse(language, "".join((*above, *below))).root_node
-            heads.update(_heads_in_tree(root, len("".join(above).encode("utf-8", "replace"))))
-            imports.update(_import_rows(language, root, above))
-    last = len(above) - 1
-    return sorted((row for row in heads if row < last), reverse=True), sorted(imports)
-
-
-def _heads_in_tree(root: Node, gap: int) -> Iterator[int]:
-    """The first rows of the nodes around a gap, in bytes, that span several rows."""
-    node = root.descendant_for_byte_range(max(gap - 1, 0), gap)
-    while node is not None and node.parent is not None:
-        if node.start_byte < gap and node.end_point.row > node.start_point.row:
-            yield node.start_point.row
-        node = node.parent
+            imports.update(_import_rows(language, parse(language, "".join((*above, *below))).root_node, above))
+    return heads, sorted(imports)
 
 
 def _heads_by_indentation(above: Sequence[str]) -> Iterator[int]:

@@ -17,8 +17,7 @@ from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.surroundings import Surroundings
-from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.tree import find_heads
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language, find_heads
 
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]

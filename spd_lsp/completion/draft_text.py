@@ -80,21 +80,18 @@ class DraftText:
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun = self.prompt.begun
+        begun, code = self.prompt.begun, written.lstrip()
+        if not (self.context.left.isspace() and begun.isspace() and code):
+            return written
+        own = written[: -len(code)].rpartition(b"\n")[2]
         left = self.context.left.encode()
-        if not left.isspace() or not begun.isspace() or not begun.endswith(left):
-            return written
-        lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end
-        first = _INDENTED_LINE.search(lines)
-        if first is None or lines[: first.start()].strip():
-            return written
 
         def moved(line: re.Match[bytes]) -> bytes:
             """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""
-            deeper = len(line[1]) - len(first[1])
-            return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
+            deeper = len(line[1]) - len(own)
+            return b"\n" + left[: max(0, len(left) + deeper)] + line[1][len(own) :]
 
-        return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
+        return begun + _INDENTED_LINE.sub(moved, code)
 
     def visible(self, ids: Sequence[int]) -> str:
         """Return what a user would see of a draft."""

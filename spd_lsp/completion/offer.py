@@ -29,8 +29,7 @@ from spd_lsp.completion.ranking import (
     word_begun,
 )
 from spd_lsp.completion.surroundings import Surroundings, splits_word
-from spd_lsp.completion.syntax.languages import LANGUAGES
-from spd_lsp.completion.syntax.tree import breaks_line
+from spd_lsp.completion.syntax.languages import LANGUAGES, breaks_line
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
@@ -40,8 +39,10 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _JOINT = re.compile(r"[a-z\d][A-Z]|[^\W_]_+[^\W_]")  # between two parts of a name: `numRows`, `num_rows`
 _IS_BOUND = re.compile(r"\s*(?::(?!:)|:?=(?!=))")  # what stands behind a name that is defined
 _BINDS = re.compile(r"\b(?:as|class|const|def|fn|for|func|function|import|let|var)\s+$")  # and before it
+_TWICE = re.compile(r"\b(?!\d)(\w{4,400})\1\b")  # a word such as `RegistryRegistry`: 40 in 6.7 million of code
 _TOP_LEVEL = re.compile(r"\n(?=[^\s)\]}#])")  # where a line begins that is not indented
 _MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
+_MAX_READ_TWICE = 400  # characters of a draft
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
 _MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
 SECRET_REASON = "every draft held what looks like a secret"
@@ -216,14 +217,13 @@ def _without_secrets(completions: Sequence[Completion], context: Context) -> lis
 def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Return the completions of texts and their log-scores, best first, each text once.
 
-    Texts with invisible or control characters are dropped, those that repeat the line above or below, those that
-    would become one word with what stands right of the cursor, and those that say a word twice.
+    Texts with invisible or control characters are dropped, those that repeat the line above or below, and those
+    that would become one word with what stands right of the cursor.
     """
     completions: dict[str, Completion] = {}
     for draft, score in drafts:
         text = visible_text(draft, context)
-        is_new = text not in completions and not _says_a_word_again(text, context.left)
-        if is_new and can_be_offered(text, context):
+        if text not in completions and can_be_offered(text, context):
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
@@ -232,6 +232,9 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 def can_be_offered(text: str, context: Context) -> bool:
     """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
     if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
+        return False
+    begun = word_begun(context.left) if re.match(r"\w", text) else ""
+    if _TWICE.search((begun + text)[:_MAX_READ_TWICE]):
         return False
     if not text.strip("\"'`") and context.around.is_left_open(text):
         return False
@@ -260,13 +263,6 @@ def _is_endless(text: str) -> bool:
         text.endswith(text[-n:], 0, -n) and text.endswith(text[-n:] * (6 if n < 10 else 4))
         for n in range(3, len(text) // 4 + 1)
     )
-
-
-def _says_a_word_again(text: str, left: str) -> bool:
-    """Whether a text, behind what is left of it, has a word like `RegistryRegistry`: 40 in 6.7 million of code."""
-    begun = word_begun(left) if re.match(r"\w", text) else ""
-    words = re.findall(r"\w{8,}", begun + text)
-    return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
 
 
 def without_broken(completions: Iterable[Completion], context: Context, most: int) -> list[Completion]:

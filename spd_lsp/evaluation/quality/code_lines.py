@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import U8
-from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.tree import ParserBudgetExceeded, parse
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language, ParserBudgetExceeded, parse
 
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # the kind of a character; SKIPPED: imports and documentation
 LEXEME = re.compile(r"\w+|[^\w\s]")  # a word or a punctuation mark of any language

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spd_lsp.completion.surroundings import Surroundings
-from spd_lsp.completion.syntax.languages import LANGUAGES
-from spd_lsp.completion.syntax.tree import (
+from spd_lsp.completion.syntax.languages import (
+    LANGUAGES,
     ParserBudgetExceeded,
     breaks_line,
     find_heads,

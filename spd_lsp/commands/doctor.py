@@ -118,14 +118,14 @@ def check_model(settings: Settings, load: Callable[[Settings], Completer]) -> Fi
 
 def fill_format(tokens: ModelTokenizer) -> Finding:
     """How the text right of the cursor enters the prompt."""
-    from spd_lsp.completion.fill_formats import untrained_format
+    from spd_lsp.completion.fill_formats import FILL_FORMATS
 
     subject = "fill in the middle"
     if chosen := tokens.fill_format:
         return Finding(subject, f"{chosen.name}, from {chosen.source}")
     config = tokens.vocabulary.config
     text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
-    if other := untrained_format(config, tokens.is_special):
+    if other := next((one for one in FILL_FORMATS if one.could_fit(config, tokens.is_special)), None):
         text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
     return Finding(subject, f"{text}: it does not see the text right of the cursor")
 

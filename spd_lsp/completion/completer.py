@@ -5,6 +5,7 @@ Knows neither LSP nor files nor tensors; its parts are passed in.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,17 +13,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from ngram_builders.index.occurrences import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import is_inside_secret
-from spd_lsp.completion.blocks import with_copied_blocks, write_block, written_on
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
+from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
+from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer, with_copied_blocks, written_on
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
+from spd_lsp.decoding.superposed import Draft, expand, wanted_after
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.mixture import adjusted
@@ -31,6 +34,8 @@ from spd_lsp.ngrams.serving_tables import ServingTables
 from spd_lsp.settings import Settings
 
 _IMPORTED_TOKENS = 32  # of a list of imported names elsewhere
+_LEAST_LIKELY_LINE = math.log(0.1)  # of 88 bodies no line beyond a less likely one was right; two lines are shown
+_ALONE = np.ones(1)  # the weight of a token that is not mixed with others
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
 
@@ -168,7 +173,12 @@ class Completer:
         name: str = "",
         check: Callable[[], None] = lambda: None,
     ) -> CompletionResult:
-        """A result that opens a block, with its first completion written on to the end of that block."""
+        """A result that opens a block, with its first completion written on to the end of that block.
+
+        Drafts share passes while they are alike, which those of several lines are not; and of the alternatives to
+        a whole block, hardly more than the first line is ever read. So one is written on alone: the likeliest
+        token of each pass, up to a line that is not likely.
+        """
         if not result.opens_block or self.is_served:
             return result
         started = time.perf_counter()
@@ -179,11 +189,31 @@ class Completer:
         request = texts.request(adjusted(self.tables.serve(document, cursor), self.settings))
 
         best, *others = result.completions
-        text, passes = write_block(self.model, best.text, texts, request, self.settings, check)
+        ids = texts.spelled(best.text)
+        most = min(len(ids) + MAX_BLOCK_TOKENS, self.model.max_positions - len(request.prompt))
+        draft = line = Draft(ids, 0.0)  # line: the draft where its last line begins
+        passes = 0
+        try:
+            logits = self.model.prefill([*request.prompt, *ids], check)
+            while True:
+                passes += 1
+                draft = next(expand(logits, [draft], request, self.settings))
+                if draft.score - line.score < _LEAST_LIKELY_LINE:
+                    draft = line
+                    break
+                if texts.is_finished(draft.ids) or len(draft.ids) >= most:
+                    break
+                if b"\n" in self.tokens.pieces[draft.ids[-1]]:
+                    line = draft
+                check()
+                logits = self.model.step(draft.ids[-1:], _ALONE, wanted_after([draft], request, self.settings))
+        finally:
+            self.model.crop(len(request.prompt))
+
         inputs = OfferInputs(texts, [], dict, MODEL_ALONE)
         return replace(
             result,
-            completions=[written_on(best, text, inputs), *others],
+            completions=[written_on(best, texts.visible(draft.ids), inputs), *others],
             passes=result.passes + passes,
             seconds=result.seconds + time.perf_counter() - started,
             opens_block=False,

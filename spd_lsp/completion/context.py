@@ -81,13 +81,6 @@ class Context:
         closed = _CLOSED.match(self.after)
         return self.after[closed.end() :] if closed else self.after
 
-    @property
-    def neighbours(self) -> frozenset[str]:
-        """The nearest lines above and below that are not blank, without white space around them."""
-        above = self.before[: len(self.before) - len(self.left)].rstrip().rpartition("\n")[2]
-        below = self.after.partition("\n")[2].lstrip().partition("\n")[0]
-        return frozenset({above.strip(), below.strip()})
-
 
 @dataclass(frozen=True, slots=True)
 class _Page:

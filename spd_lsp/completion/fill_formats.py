@@ -136,14 +136,6 @@ FILL_FORMATS = (
 )
 
 
-def untrained_format(config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
-    """The format whose tokens a model has although it was not trained with them, by its name."""
-    untrained = (
-        one for one in FILL_FORMATS if one.could_fit(config, is_special) and not one.fits(config, is_special)
-    )
-    return next(untrained, None)
-
-
 def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
     """The format of this name, or the one that a model was trained with if it is `auto`; None: its text alone."""
     if name == "auto":

@@ -45,6 +45,7 @@ _MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
 _MAX_READ_TWICE = 400  # characters of a draft
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
 _MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
+_UNLIKELY = "nothing is likely enough here"
 SECRET_REASON = "every draft held what looks like a secret"
 
 
@@ -66,15 +67,9 @@ class Offer:
     """Completions, best first."""
 
     completions: list[Completion]
+    reason: str = ""  # why there are none
     withheld: int = 0  # drafts and copies that hold a secret
     candidates: Sequence[Completion] = ()  # drafts and copies that it was chosen from
-
-    @property
-    def reason(self) -> str:
-        """Why there are none, or an empty string."""
-        if self.completions:
-            return ""
-        return SECRET_REASON if self.withheld else "nothing is likely enough here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     most = settings.drafts
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and not texts.visible(scored[0][0]).strip():
-        return Offer([])  # the best draft says that nothing belongs here
+        return Offer([], _UNLIKELY)  # the best draft says that nothing belongs here
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
     calibrates = are_probabilities(settings)
     ranked = usable
@@ -136,7 +131,10 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         written = beginnings(intermediate, known, inputs.weights, fits)
     chosen = choose_completions(known, written, names, context.left, most, safe)
     likely = dropwhile(lambda one: one.probability < floor, chosen)  # the others are for those who look for them
-    return Offer([_with_place(one, inputs) for one in likely], len(ranked) - len(safe), safe)
+    completions = [_with_place(one, inputs) for one in likely]
+    withheld = len(ranked) - len(safe)
+    reason = "" if completions else SECRET_REASON if withheld else _UNLIKELY
+    return Offer(completions, reason, withheld, safe)
 
 
 def _first_imported(one: Completion, context: Context) -> str:
@@ -202,11 +200,34 @@ def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
     return replace(one, place=f"{' '.join(printable(found.label).split())}:{line}")
 
 
+def with_copied_blocks(completions: Sequence[Completion], inputs: OfferInputs) -> list[Completion]:
+    """The completions, each with the rest of its block where one that begins so stands in the user's code.
+
+    inputs: with texts that end with the block.
+    """
+    blocks: dict[str, str] = {}
+    for _, block in inputs.texts.continuations(inputs.occurrences):
+        blocks.setdefault(first_line(block), block)  # of the longest match
+    return [written_on(one, blocks.get(one.text, ""), inputs) for one in completions]
+
+
+def written_on(one: Completion, block: str, inputs: OfferInputs) -> Completion:
+    """A completion as far as a block that begins so goes on, if that can be inserted."""
+    is_longer = block.startswith(one.text + "\n")
+    return replace(one, text=block) if is_longer and offer_alone([(block, 0.0)], inputs, 1).completions else one
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, and what stands before it."""
+    start = len(text) - len(text.lstrip())
+    return text[:start] + text[start:].partition("\n")[0].rstrip()
+
+
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
     """Return `most` of some texts by their scores, of those that can stand there and hold no secret."""
-    usable = usable_completions(scored_texts, inputs.texts.context)[: 2 * most]
-    safe = _without_secrets(usable, inputs.texts.context)
-    return Offer(without_broken(safe, inputs.texts.context, most), len(usable) - len(safe))
+    context = inputs.texts.context
+    safe = _without_secrets(usable_completions(scored_texts, context)[: 2 * most], context)
+    return Offer(without_broken(safe, context, most))
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
@@ -244,7 +265,9 @@ def can_be_offered(text: str, context: Context) -> bool:
     if _IMPORT.match(line) and f"\n{line}\n" in f"\n{context.around.above}":
         return False
     closes = any(one.at == 0 for one in context.around.read(text).closers[:1])
-    if line in context.neighbours and re.search(r"\w", line) and not closes:
+    above = context.around.above.rstrip().rpartition("\n")[2].strip()
+    below = context.around.below.lstrip().partition("\n")[0].strip()
+    if line in (above, below) and re.search(r"\w", line) and not closes:
         return False
     if not context.around.can_stand(text):
         return False

@@ -200,7 +200,9 @@ class Surroundings:
         """Whether neither a draft nor the rest of the cursor's line behind it ends a line within a string."""
         found = self.read(text)
         own = self._left_open(found)
-        if found.is_broken or any(one.kind == "string" and not _may_go_on(one, text) for one in own):
+        strings = [one for one in own if one.kind == "string"]
+        may_go_on = (one.spans_lines and (len(one.closer) > 1 or text.endswith(one.closer)) for one in strings)
+        if found.is_broken or not all(may_go_on):
             return False
         if not (rest := self.rest.strip()):
             return True
@@ -218,11 +220,6 @@ def _place_of(waiting: Sequence[str], closers: Sequence[str]) -> int:
     for closer in reversed(closers):
         at = next((n for n in reversed(range(at)) if waiting[n] == closer), 0)
     return at
-
-
-def _may_go_on(literal: Delimiter, text: str) -> bool:
-    """Whether a string that is open at the end of a draft may go on in the next line."""
-    return literal.spans_lines and (len(literal.closer) > 1 or text.endswith(literal.closer))
 
 
 def _text_errors(found: Scan) -> int:

@@ -304,13 +304,9 @@ class Completer:
         if self.modules and (exports := self.modules.exports(document, imports)):
             return exports, ()
         ids = self.tokens.encode_inside(f"from {imports.module} import")
-        places = find_occurrences(searched, ids, _IMPORTED_TOKENS)
-        lists = (
-            self.tokens.bytes_of(one.next).decode(errors="replace") for one in places if one.length == len(ids)
-        )
-        elsewhere = {
-            name for listed in lists for name in re.findall(r"\w+", re.split(r"\)|(?<![(,])\n", listed)[0])
-        }
+        places = [one for one in find_occurrences(searched, ids, _IMPORTED_TOKENS) if one.length == len(ids)]
+        lists = (self.tokens.bytes_of(one.next).decode(errors="replace") for one in places)
+        elsewhere = {name for one in lists for name in re.findall(r"\w+", re.split(r"\)|(?<![(,])\n", one)[0])}
         return (), imports.foreign_names(document) - elsewhere
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:

@@ -158,18 +158,13 @@ def find_end(text: str, context: Context) -> int | None:
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    end = _end_by_shape(text, context)
-    again = context.around.end_of(text[:end])
-    return end if again is None else again
-
-
-def _end_by_shape(text: str, context: Context) -> int | None:
-    """The end of the line or block; of a block's opening, that of its first line that says something."""
-    start = len(text) - len(text.lstrip()) if context.shape == "opening" else 0
+    start = len(text) - len(text.lstrip()) if context.shape == "opening" else 0  # of the line that is its first
     ends = [] if context.shape == "block" else [text.find("\n", start)]
     if context.shape != "line":
         ends.append(_block_end(text, context.indent))
-    return min((end for end in ends if end >= 0), default=None)
+    end = min((at for at in ends if at >= 0), default=None)
+    again = context.around.end_of(text[:end])
+    return end if again is None else again
 
 
 def _block_end(text: str, indent: str) -> int:

@@ -32,9 +32,7 @@ class FillFormat:
     parts: tuple[str, ...]
     source: str  # where it is published
     model_types: tuple[str, ...]  # in config.json; some have another name in GGUF files
-    sizes: Mapping[str, Sequence[int]] = field(
-        default_factory=dict
-    )  # in config.json, where the type is not enough
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # in config.json, if the type is not enough
     family_tokens: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it

@@ -39,10 +39,11 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _JOINT = re.compile(r"[a-z\d][A-Z]|[^\W_]_+[^\W_]")  # between two parts of a name: `numRows`, `num_rows`
 _IS_BOUND = re.compile(r"\s*(?::(?!:)|:?=(?!=))")  # what stands behind a name that is defined
 _BINDS = re.compile(r"\b(?:as|class|const|def|fn|for|func|function|import|let|var)\s+$")  # and before it
-_TWICE = re.compile(r"\b(?!\d)(\w{4,400})\1\b")  # a word such as `RegistryRegistry`: 40 in 6.7 million of code
+# A loop of the model, or a word such as `RegistryRegistry`: 40 in 6.7 million of code.
+_REPEATED = re.compile(r"(.{3,9}?)\1{5}\Z|(.{10,100}?)\2{3}\Z|\b(?!\d)(\w{4,100})\3\b", re.DOTALL)
+_MAX_REPEATED = 400  # characters of a draft's end that are searched for it
 _TOP_LEVEL = re.compile(r"\n(?=[^\s)\]}#])")  # where a line begins that is not indented
 _MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
-_MAX_READ_TWICE = 400  # characters of a draft
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
 _MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
 _UNLIKELY = "nothing is likely enough here"
@@ -252,10 +253,10 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 
 def can_be_offered(text: str, context: Context) -> bool:
     """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
-    if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
+    if not text.strip() or HIDDEN_CHARACTERS.search(text):
         return False
     begun = word_begun(context.left) if re.match(r"\w", text) else ""
-    if _TWICE.search((begun + text)[:_MAX_READ_TWICE]):
+    if _REPEATED.search((begun + text)[-_MAX_REPEATED:]):
         return False
     if not text.strip("\"'`") and context.around.is_left_open(text):
         return False
@@ -278,14 +279,6 @@ def _is_outside_methods(text: str, around: Surroundings) -> bool:
     """Whether a text in Python comes to stand in a function or class in which no `self` stands above it."""
     outer = _TOP_LEVEL.split(f"\n{around.above[-_MAX_READ_ABOVE:]}{around.left}{text}")[-1]
     return around.language == "python" and not around.literal and not re.search(r"\bself\b(?!\.)", outer)
-
-
-def _is_endless(text: str) -> bool:
-    """Whether a text ends in a short string repeated six times or a long one four times: a loop of the model."""
-    return any(
-        text.endswith(text[-n:], 0, -n) and text.endswith(text[-n:] * (6 if n < 10 else 4))
-        for n in range(3, len(text) // 4 + 1)
-    )
 
 
 def without_broken(completions: Iterable[Completion], context: Context, most: int) -> list[Completion]:

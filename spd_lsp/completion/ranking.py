@@ -151,14 +151,12 @@ def rank_candidates(
 
     found: places in the user's code, the longest matches first, and the text behind each.
     """
-    compared = {text: _match(text, found) for text in dict.fromkeys(text for _, text in found[:_MAX_COMPARED])}
-    matches = {text: match for text, match in compared.items() if match}
+    texts = dict.fromkeys([*(text for _, text in found[:_MAX_COMPARED]), *(one.text for one in drafts)])
+    matches = {text: match for text in texts if (match := _match(text, found))}
     best_first = sorted(matches, key=lambda text: matches[text].order, reverse=True)
     copies = islice(filter(is_usable, best_first), _MAX_COPIES)
     candidates = {text: Completion(text, 0.0, is_copy=True) for text in copies} | {one.text: one for one in drafts}
-    rated = [
-        _calibrated(one, matches.get(one.text) or _match(one.text, found), weights) for one in candidates.values()
-    ]
+    rated = [_calibrated(one, matches.get(one.text), weights) for one in candidates.values()]
     return sorted(rated, key=lambda one: -one.probability)
 
 

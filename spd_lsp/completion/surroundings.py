@@ -208,10 +208,8 @@ class Surroundings:
             return True
         if own:
             return False
-        return _text_errors(self._with_rest(found.open, rest)) <= _text_errors(self._with_rest(self.opened, rest))
-
-    def _with_rest(self, opened: tuple[Delimiter, ...], rest: str) -> Scan:
-        return _scan_near(rest, self.language, opened, self.indent)
+        here, without = (_scan_near(rest, self.language, one, self.indent) for one in (found.open, self.opened))
+        return _text_errors(here) <= _text_errors(without)
 
 
 def _place_of(waiting: Sequence[str], closers: Sequence[str]) -> int:

@@ -18,7 +18,6 @@ _MAX_RESULTS = 16
 _ENOUGH = 3  # drafts left of those that someone types along with; with fewer, the model is asked for others
 _MAX_WAIT = 0.2  # seconds for others while some are left; the next key comes about then
 _CLOSERS = ")]}\"'`"  # that editors write when the partner is typed
-_COMPLETE = "the best draft is typed out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def remaining(
         return replace(result, passes=0) if previous.explicit == request.explicit else None
     drafts = (one for one in result.completions if one.text.startswith(typed) and not one.is_name)
     if (best := next(drafts, None)) and best.ends and best.text.rstrip() == typed.rstrip():
-        return replace(result, completions=[], reason=_COMPLETE, passes=0)
+        return replace(result, completions=[], reason="the best draft is typed out", passes=0)
     rest = advance(result, typed)
     if closed:  # of `open(path) as file`, after `open(` and the editor's `)`, there is `open(path`
         around = Surroundings.at(request.source, request.cursor, request.language)

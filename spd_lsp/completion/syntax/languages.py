@@ -24,7 +24,6 @@ from spd_lsp.completion.syntax.delimiters import scan
 _MIN_CALLBACKS, _BYTES_PER_CALLBACK = 1_000, 16
 _CHUNK_BYTES = 16_384  # that a parser reads at once; it reads again where it backtracks
 _MAX_LINE = 20_000  # characters
-_KEPT_HEADS = 4
 _NEAR_ABOVE, _NEAR_BELOW = 3_000, 1_500  # characters around the cursor that a line is parsed with
 _FAR_ABOVE = 50_000  # in which the heads of these are looked for
 _GOES_ON = re.compile(r"\s*(?:[)\]}{]|(?:else|elif|elsif|except|finally|catch|rescue|ensure)\b)")
@@ -243,7 +242,7 @@ def breaks_line(language: Language, around: Surroundings) -> Callable[[str], boo
     return lambda text: not is_broken() and has_error(around.left + text + around.rest)
 
 
-@functools.lru_cache(_KEPT_HEADS)  # while a line is typed, the text around it is the same again and again
+@functools.lru_cache(4)  # while a line is typed, the text around it is the same again and again
 def find_heads(
     language: Language | None, above: tuple[str, ...], below: tuple[str, ...]
 ) -> tuple[Sequence[int], Sequence[int]]:
@@ -253,11 +252,12 @@ def find_heads(
     the rows of imports.
     """
     heads = [row for row in _heads_by_indentation(above) if row < len(above) - 1]
-    imports: set[int] = set()
+    imports: list[int] = []
     if language is not None:
         with suppress(ParserBudgetExceeded):
-            imports.update(_import_rows(language, parse(language, "".join((*above, *below))).root_node, above))
-    return heads, sorted(imports)
+            root = parse(language, "".join((*above, *below))).root_node
+            imports = sorted(set(_import_rows(language, root, above)))
+    return heads, imports
 
 
 def _heads_by_indentation(above: Sequence[str]) -> Iterator[int]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tree_sitter import Language as Grammar
 from tree_sitter import Node, Parser, Tree
@@ -226,12 +227,14 @@ def breaks_line(language: Language, around: Surroundings) -> Callable[[str], boo
     above = "".join(reversed([far[row] for row in _heads_by_indentation(far)])) + near
     below = around.below[: around.below.find("\n", _NEAR_BELOW) % (len(around.below) + 1)]
 
+    opened_above = scan(above, around.language).open
+    scan_below = functools.cache(partial(scan, below, around.language))  # kept: most lines leave the same open
+
     def has_error(line: str) -> bool:
-        text = above + line + below
-        opened = scan(text, around.language).open  # as below what is parsed, or where nobody closed it yet
+        opened = scan_below(scan(line, around.language, opened_above).open).open  # what only later lines close
         closers = "".join(f"\n{one.closer}" for one in reversed(opened) if not one.is_text)
         try:
-            return parse(language, text + closers).root_node.has_error
+            return parse(language, above + line + below + closers).root_node.has_error
         except ParserBudgetExceeded:
             return True
 

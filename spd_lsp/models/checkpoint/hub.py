@@ -165,16 +165,6 @@ def _read_json(path: Path) -> Any:
         return {}
 
 
-def vocabulary_size(folder: Path) -> int | None:
-    """How many token ids the model in a folder knows, None if its config.json does not say it plainly."""
-    config = _read_json(folder / "config.json")
-    try:
-        size = config.get("vocab_size", (config.get("text_config") or {}).get("vocab_size"))
-    except AttributeError:
-        return None
-    return size if isinstance(size, int) else None
-
-
 def known_languages(place: Path) -> frozenset[str] | None:
     """The languages of the code a model was trained on, as its training.json says; None: it may know any."""
     try:

@@ -22,7 +22,7 @@ from spd_lsp.completion.syntax.languages import LANGUAGES, Language, find_heads
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
 
-_MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
+_MAX_LINE_REACH = 5_000  # characters left of the cursor; nobody writes longer lines by hand
 _MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; of a longer document the nearest lines are kept
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
@@ -59,17 +59,6 @@ class Context:
     def opening(self) -> Context:
         """The same place where a completion ends with its first line, also where a block begins."""
         return replace(self, shape="opening") if self.shape == "block" else self
-
-    @property
-    def left(self) -> str:
-        """The cursor's line, up to the cursor."""
-        return self.before[self.before.rfind("\n") + 1 :]
-
-    @property
-    def rest(self) -> str:
-        """The cursor's line behind the cursor, without white space around it."""
-        end = min(_MAX_LINE_REACH, self.after.find("\n") % (len(self.after) + 1))
-        return self.after[:end].strip()
 
     @property
     def read_after(self) -> str:

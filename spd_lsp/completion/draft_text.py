@@ -81,10 +81,10 @@ class DraftText:
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
         begun, code = self.prompt.begun, written.lstrip()
-        if not (self.context.left.isspace() and begun.isspace() and code):
+        if not (self.context.around.left.isspace() and begun.isspace() and code):
             return written
         own = written[: -len(code)].rpartition(b"\n")[2]
-        left = self.context.left.encode()
+        left = self.context.around.left.encode()
 
         def moved(line: re.Match[bytes]) -> bytes:
             """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""

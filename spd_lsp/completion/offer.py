@@ -130,7 +130,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     if calibrates and known and known[0].probability >= floor:
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
         written = beginnings(intermediate, known, inputs.weights, fits)
-    chosen = choose_completions(known, written, names, context.left, most, safe)
+    chosen = choose_completions(known, written, names, context.around.left, most, safe)
     likely = dropwhile(lambda one: one.probability < floor, chosen)  # the others are for those who look for them
     completions = [_with_place(one, inputs) for one in likely]
     withheld = len(ranked) - len(safe)
@@ -140,7 +140,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
 
 def _first_imported(one: Completion, context: Context) -> str:
     """The name that a completion adds first to a list of imported ones."""
-    return re.split(r"\W", (word_begun(context.left) + one.text).lstrip(" \t\n("))[0]
+    return re.split(r"\W", (word_begun(context.around.left) + one.text).lstrip(" \t\n("))[0]
 
 
 def _new_texts_first(completions: Iterable[Completion], inputs: OfferInputs) -> Iterator[Completion]:
@@ -253,26 +253,27 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 
 def can_be_offered(text: str, context: Context) -> bool:
     """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
+    around = context.around
     if not text.strip() or HIDDEN_CHARACTERS.search(text):
         return False
-    begun = word_begun(context.left) if re.match(r"\w", text) else ""
+    begun = word_begun(around.left) if re.match(r"\w", text) else ""
     if _REPEATED.search((begun + text)[-_MAX_REPEATED:]):
         return False
-    if not text.strip("\"'`") and context.around.is_left_open(text):
+    if not text.strip("\"'`") and around.is_left_open(text):
         return False
-    if context.rest and splits_word(text, context.after):
+    if splits_word(text, around.rest):
         return False
-    line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    if _IMPORT.match(line) and f"\n{line}\n" in f"\n{context.around.above}":
+    line = (around.left + text.partition("\n")[0] + around.rest).strip()
+    if _IMPORT.match(line) and f"\n{line}\n" in f"\n{around.above}":
         return False
-    closes = any(one.at == 0 for one in context.around.read(text).closers[:1])
-    above = context.around.above.rstrip().rpartition("\n")[2].strip()
-    below = context.around.below.lstrip().partition("\n")[0].strip()
+    closes = any(one.at == 0 for one in around.read(text).closers[:1])
+    above = around.above.rstrip().rpartition("\n")[2].strip()
+    below = around.below.lstrip().partition("\n")[0].strip()
     if line in (above, below) and re.search(r"\w", line) and not closes:
         return False
-    if not context.around.can_stand(text):
+    if not around.can_stand(text):
         return False
-    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, context.around))
+    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, around))
 
 
 def _is_outside_methods(text: str, around: Surroundings) -> bool:

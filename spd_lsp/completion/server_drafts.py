@@ -45,9 +45,8 @@ def _without_secrets(context: Context, source: str) -> tuple[str, str] | None:
     secret = {line for line, shown in zip(lines, masked, strict=True) if shown == MARK}
     before = context.before.split("\n")
     after = context.read_after.split("\n")
-    here = context.left + context.after.partition("\n")[0]
-    whole = [here] if here in lines else [line for line in lines if here in line]  # of a long line there is a part
-    if any(line in secret or may_begin_secret("\n".join(before[:-1]), line) for line in whole):
+    here = context.around.left + context.around.rest
+    if here in secret or may_begin_secret("\n".join(before[:-1]), here):
         return None
     kept = ["" if line in secret or is_unfinished(line) else line for line in (*before[:-1], *after[1:])]
     above = kept[: len(before) - 1]

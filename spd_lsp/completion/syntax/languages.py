@@ -251,16 +251,22 @@ def find_heads(
 ) -> tuple[Sequence[int], Sequence[int]]:
     """The rows above a gap between lines that say where it stands.
 
-    First the heads of what surrounds the gap, the innermost first, as an editor's sticky scroll shows them; then
-    the rows of imports.
+    First those on which what surrounds the gap begins, the innermost first, as an editor's sticky scroll shows
+    them, by indentation and in the tree; then the rows of imports.
     """
-    heads = [row for row in _heads_by_indentation(above) if row < len(above) - 1]
-    imports: list[int] = []
+    heads = set(_heads_by_indentation(above))
+    imports: set[int] = set()
     if language is not None:
         with suppress(ParserBudgetExceeded):
             root = parse(language, "".join((*above, *below))).root_node
-            imports = sorted(set(_import_rows(language, root, above)))
-    return heads, imports
+            gap = len("".join(above).encode("utf-8", "replace"))
+            node = root.descendant_for_byte_range(max(gap - 1, 0), gap)
+            while node is not None and node.parent is not None:
+                if node.start_byte < gap and node.end_point.row > node.start_point.row:
+                    heads.add(node.start_point.row)
+                node = node.parent
+            imports.update(_import_rows(language, root, above))
+    return sorted((row for row in heads if row < len(above) - 1), reverse=True), sorted(imports)
 
 
 def _heads_by_indentation(above: Sequence[str]) -> Iterator[int]:

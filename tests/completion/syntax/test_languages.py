@@ -63,7 +63,7 @@ export class A {
     ),
     "c": (
         "#ifndef A\n#include <a.h>\nint f(void)\n{\n  if (x)\n  {\n    g();\n    ¦\n  }\n}\n#endif\n",
-        ["  {", "  if (x)", "{", "int f(void)"],
+        ["  {", "  if (x)", "{", "int f(void)", "#ifndef A"],
         ["#include <a.h>"],
     ),
     "ruby": (

@@ -57,7 +57,7 @@ class Context:
 
     @property
     def opening(self) -> Context:
-        """The same place where a completion ends with its first line, also where a block begins."""
+        """This context for completions that end with their first line, even where a block begins."""
         return replace(self, shape="opening") if self.shape == "block" else self
 
     @property
@@ -271,7 +271,7 @@ def _indentation(line: str) -> str:
 
 
 def _block_indent(language: Language, text: str, page: _Page) -> str:
-    """The indentation of a block that is about to begin at the end of a text, or "" where none is."""
+    """Return the indentation of the block that begins at the end of a text, or ""."""
     is_blank = not page.left.strip()
     header = _last_statement(page.above) if is_blank else page.left
     if not language.opens.search(header):
@@ -285,7 +285,7 @@ def _block_indent(language: Language, text: str, page: _Page) -> str:
 
 
 def _last_statement(above: Sequence[str]) -> str:
-    """The last of these lines that is neither blank nor a comment or documentation, with its line end."""
+    """Return the last line that is code, with its line end: not blank, no comment, no documentation."""
     quote = ""  # of documentation that ends below the line
     for line in reversed(above):
         content = line.strip()

@@ -66,9 +66,9 @@ class DraftText:
         return [(one, line) for one in occurrences if (line := lines[one.next]) is not None]
 
     def _continuation(self, ids: Sequence[int]) -> str | None:
-        """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
+        """Return what a user would see of ids copied from elsewhere; None if they do not continue what is typed.
 
-        And if neither their line nor block, nor their file ends within them.
+        Also None if neither their line, nor their block, nor their file ends within them.
         """
         length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
         written = self._indented(self.tokens.bytes_of(ids[:length]))

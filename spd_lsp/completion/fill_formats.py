@@ -48,7 +48,7 @@ class FillFormat:
         return self.could_fit(config, is_special) and not is_unlike
 
     def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
-        """The same by all but the model's name."""
+        """Whether a model's type, sizes and tokens match this format, whatever its name is."""
         return (
             config.get("model_type", "") in self.model_types
             and all(map(is_special, (*self.marks, *self.family_tokens)))

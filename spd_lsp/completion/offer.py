@@ -20,7 +20,6 @@ from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.ranking import (
     Completion,
     Weights,
-    are_probabilities,
     at_most_one_right,
     beginnings,
     choose_completions,
@@ -110,7 +109,8 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     if not explicit and not context.needs_name and not texts.visible(scored[0][0]).strip():
         return Offer([], _UNLIKELY)  # the best draft says that nothing belongs here
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
-    calibrates = are_probabilities(settings)
+    # Scores of other rankings and of the paper's formula are no probabilities.
+    calibrates = (settings.ranking, settings.interpolation) == ("probability", "linear")
     ranked = usable
     if calibrates:
         found = texts.continuations(inputs.occurrences)
@@ -139,7 +139,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
 
 
 def _first_imported(one: Completion, context: Context) -> str:
-    """The name that a completion adds first to a list of imported ones."""
+    """Return the first name that a completion adds to a list of imported names."""
     return re.split(r"\W", (word_begun(context.around.left) + one.text).lstrip(" \t\n("))[0]
 
 
@@ -188,7 +188,7 @@ def _stands_somewhere(name: str, inputs: OfferInputs) -> bool:
 
 
 def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
-    """A completion with the file and line where it stands elsewhere, if it does and that is known."""
+    """Return a completion with the file and line where its text stands elsewhere, if that is known."""
     place = one.match.place if one.match else None
     bytes_of = inputs.texts.tokens.bytes_of
     found = text_around(inputs.searched, place.document, place.at) if place and inputs.searched else None
@@ -252,7 +252,7 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 
 
 def can_be_offered(text: str, context: Context) -> bool:
-    """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
+    """Whether a trimmed text adds something new that can stand at the cursor."""
     around = context.around
     if not text.strip() or HIDDEN_CHARACTERS.search(text):
         return False

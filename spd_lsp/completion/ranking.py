@@ -18,7 +18,6 @@ from typing import NamedTuple
 from ngram_builders.index.occurrences import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
 from spd_lsp.output.progress import format_count
-from spd_lsp.settings import Settings
 
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _MAX_NAMES = 16  # no more are ever offered
@@ -35,7 +34,7 @@ FORESEEN = 0.94
 
 
 class Weights(NamedTuple):
-    """Those of a logistic model, by `spd-lsp eval confidence`."""
+    """The weights of a logistic model, fitted by `spd-lsp eval confidence`."""
 
     bias: float
     score: float  # of ln p
@@ -70,13 +69,8 @@ class Match:
         return self.place.trust if self.place else 1.0, self.length, self.count
 
 
-def are_probabilities(settings: Settings) -> bool:
-    """Whether scores are: not those of other rankings and of the paper's formula."""
-    return (settings.ranking, settings.interpolation) == ("probability", "linear")
-
-
 def calibrate(p: float, match: Match | None, by: Weights) -> float:
-    """Of completions with such a score and match, the share that is what was written."""
+    """Return the probability that a completion with this score and match is exactly what will be written."""
     if match:
         p = max(p, UNWRITTEN)
     p = min(max(p, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
@@ -115,12 +109,12 @@ class Completion:
 
     @property
     def shown_probability(self) -> float | None:
-        """What a person is told of it; None of names and beginnings, behind which more is to be written."""
+        """The probability to show; None for names and beginnings, behind which more is to be written."""
         return self.probability if self.is_rated else None
 
     @property
     def kind(self) -> str:
-        """What it is counted as."""
+        """Its kind in statistics: `model`, `copies` or `names`."""
         return "names" if self.is_name else "copies" if self.is_copy else "model"
 
     @property
@@ -134,7 +128,7 @@ class Completion:
 
     @property
     def places(self) -> str:
-        """Where it stands elsewhere, if it does; of what a model says mostly how often. Example: "2 files"."""
+        """Where its text stands elsewhere, or for a draft of the model in how many files. Example: "2 files"."""
         others = self.match.files - 1 if self.match else 0
         if not self.place or (others and not self.is_copy):
             return format_count(others + 1, "file")
@@ -161,7 +155,7 @@ def rank_candidates(
 
 
 def _match(text: str, found: Sequence[tuple[Occurrence, str]]) -> Match | None:
-    """How a text stands elsewhere, among places that are trusted as it is; None if it does not."""
+    """Return the match of a text among the places that are trusted as much as its own; None without one."""
     trust = max((place.trust for place, line in found if line == text), default=0.0)
     trusted = [(place, line) for place, line in found if place.trust >= trust]
     length = next((place.length for place, line in trusted if line == text), 0)
@@ -174,9 +168,9 @@ def _match(text: str, found: Sequence[tuple[Occurrence, str]]) -> Match | None:
 
 
 def _calibrated(one: Completion, match: Match | None, by: Weights) -> Completion:
-    """A candidate with its probability: that of its match as far as that is trusted, else that of its score.
+    """Return a candidate with its probability: that of its match, as far as it is trusted, else of its score.
 
-    That a draft stands elsewhere, too, makes it no less likely, however many other texts stand there.
+    A match does not make a draft less likely, however many other texts stand behind such a match.
     """
     score = one.probability
     probability = calibrate(score, None, by)
@@ -217,7 +211,7 @@ def beginnings(
 
 
 def _next_word(begun: str, one: Completion) -> str:
-    """The word that a completion goes on with."""
+    """Return the next word of a completion, with the part of it that is written already."""
     return begun + re.split(r"\W", one.text, maxsplit=1)[0]
 
 
@@ -276,5 +270,5 @@ def choose_completions(
 
 
 def word_begun(left: str) -> str:
-    """The word at the end of a line's left part, as far as it is written."""
+    """Return the unfinished word at the end of a text. Example: `x = co` gives `co`."""
     return re.split(r"\W", left)[-1]

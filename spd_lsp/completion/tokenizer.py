@@ -79,7 +79,7 @@ class Prompt:
 
 
 class ModelTokenizer:
-    """A model's tokenizer."""
+    """A model's tokenizer: text to ids and back, and prompts."""
 
     def __init__(self, place: Path, fill_format: str = "auto") -> None:
         """`place`: where `locate` found the model."""
@@ -192,7 +192,7 @@ class ModelTokenizer:
         return np.array(marks + starts, dtype=np.int64)
 
     def _tokens_before(self, ids: Sequence[int], size: int) -> int:
-        """How many ids stand before the last `size` bytes. A token with both is not among them."""
+        """Return how many of the ids end before the last `size` bytes of their text."""
         count = len(ids)
         while size > 0 and count:
             count -= 1

@@ -22,7 +22,7 @@ _CLOSERS = ")]}\"'`"  # that editors write when the partner is typed
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What the editor says that a completion depends on: equal requests share one result."""
+    """Everything in the editor that a completion depends on: equal requests share one result."""
 
     source: str
     cursor: int  # offset in code points
@@ -32,7 +32,7 @@ class CompletionRequest:
     explicit: bool  # the user asked for it, it was not triggered by typing
 
     def with_typed(self, text: str) -> CompletionRequest:
-        """The request once a text is typed at the cursor."""
+        """Return this request after a text was typed at its cursor."""
         source = self.source[: self.cursor] + text + self.source[self.cursor :]
         return replace(self, source=source, cursor=self.cursor + len(text))
 
@@ -146,7 +146,7 @@ def merge_previous(result: CompletionResult, left: CompletionResult | None) -> C
 
 
 def typed_since(earlier: CompletionRequest, later: CompletionRequest) -> str:
-    """What was typed between two requests; "" if more than that changed, or the user made the later one."""
+    """Return the text typed between two requests; "" if more changed, or if the later one is explicit."""
     if later.explicit or _closed_by_editor(earlier, later) is None:
         return ""
     return normalize_line_ends(later.source[earlier.cursor : later.cursor])

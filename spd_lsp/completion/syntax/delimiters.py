@@ -24,7 +24,7 @@ _BEFORE_PATTERN = re.compile(r"(?:^|[(,=:\[!&|?{};+%<>~]|\b(?:return|typeof|case
 
 
 class Delimiter(NamedTuple):
-    """One that is open."""
+    """An open delimiter."""
 
     closer: str  # the text that closes it
     kind: Literal["bracket", "string", "comment", "tag", "block"]
@@ -34,7 +34,7 @@ class Delimiter(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether what it encloses is no code."""
+        """Whether it encloses text instead of code."""
         return self.kind in ("string", "comment")
 
 
@@ -188,7 +188,7 @@ def _rules_of(language: str) -> tuple[_Rules, re.Pattern[str]]:
 
 @lru_cache(128)
 def _end_of_text(closer: str, inserted: str) -> re.Pattern[str]:
-    """What matters within a string or comment."""
+    """Return a pattern of what ends a string or comment, escapes a character in it, or begins code in it."""
     return re.compile("|".join(filter(None, (r"\\[\s\S]", "\\n", re.escape(inserted), re.escape(closer)))))
 
 

@@ -99,7 +99,7 @@ def patterns() -> dict[str, list[tuple[str, re.Pattern[Any], str]]]:
     found: dict[str, list[tuple[str, re.Pattern[Any], str]]] = {}
     for package in (spd_lsp, ngram_builders):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not re.search(r"\.(completion|ngrams|edits|output|sources)\.", info.name):
+            if not re.search(r"\.(completion|ngrams|edits|output|sources)\b", info.name):
                 continue  # knows no texts
             module = importlib.import_module(info.name)
             source = Path(module.__file__ or "").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from spd_lsp.command_options import (
     setting_option,
     with_choices,
 )
-from spd_lsp.completion.loading import load_completer, open_model
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.models.hub import absolute_model_name
 from spd_lsp.settings import Settings
 
@@ -88,6 +88,7 @@ def _serve_socket(
     from spd_lsp.completion.tokenizer import ModelTokenizer
     from spd_lsp.lsp.server import create_server
     from spd_lsp.lsp.transport.serve import Sessions, SharedModel
+    from spd_lsp.models.load import load as open_model
 
     shared = SharedModel(open_model)
     load = partial(load_completer, open_model=shared.seat, open_tokens=lru_cache(ModelTokenizer))

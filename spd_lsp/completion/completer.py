@@ -5,6 +5,7 @@ Knows neither LSP nor files nor tensors; its parts are passed in.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,23 +13,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from ngram_builders.index.suffix_array import SearchedTexts, find_occurrences
 from ngram_builders.sources.language_ids import related_languages
 from ngram_builders.sources.masking import is_inside_secret
-from spd_lsp.completion.blocks import (
-    is_opening,
-    with_copied_blocks,
-    write_block,
-    written_on,
-)
 from spd_lsp.completion.context import Context, build_context, normalize_newlines
-from spd_lsp.completion.draft_text import DraftsSoFar, DraftText
-from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer
+from spd_lsp.completion.draft_text import MAX_BLOCK_TOKENS, DraftText
+from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer, with_copied_blocks, written_on
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
 from spd_lsp.decoding.decoders import decoder_for, settings_for
-from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult
+from spd_lsp.decoding.superposed import Draft, expand
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
 from spd_lsp.ngrams.open_documents import ImportedModules, ImportList, OpenDocument
@@ -36,6 +33,8 @@ from spd_lsp.ngrams.serving_tables import ServingTables, adjusted
 from spd_lsp.settings import Settings
 
 _IMPORTED_TOKENS = 32  # of a list of imported names elsewhere
+_LEAST_LIKELY_LINE = math.log(0.1)  # of 88 bodies no line beyond a less likely one was right; two lines are shown
+_ALONE = np.ones(1)  # the weight of a token that is not mixed with others
 _RESERVED_TOKENS = 8  # of the model's positions, for special tokens of the prompt
 
 
@@ -113,16 +112,24 @@ class Completer:
         mixture = adjusted(served, self.settings)
         texts = DraftText(self.tokens, prompt, first_line)
         occurrences = texts.occurrences(mixture, self.settings.max_tokens)
-        so_far = DraftsSoFar(texts, occurrences, in_turn=self.settings.decoder == "best-first")
+        examined: set[tuple[int, ...]] = set()
+
+        def stop(ids: Sequence[int]) -> bool:
+            examined.add(tuple(ids))
+            return texts.is_finished(ids)
 
         def check_step() -> None:
             check()
-            check_typed(so_far.fit)
-            so_far.begin_step()
+            check_typed(lambda typed: texts.may_go_on_with(typed, examined, occurrences))
 
-        watched = replace(texts.request(mixture), stop=so_far.is_finished)
         read_before = self.model.positions_read
-        drafts = self._drafts(watched, texts, source, check_step)
+        drafts = self.server and server_drafts(self.server, texts, source, self.settings, check_step)
+        if not drafts:
+            request = replace(texts.request(mixture), stop=stop)
+            try:
+                drafts = self._decode(self.model, request, self.settings, check_step)
+            finally:  # the model forgets them
+                self.model.crop(len(request.prompt))
 
         names = partial(self._matching_names, document, cursor)
         weights = WITH_NGRAMS if mixture else MODEL_ALONE
@@ -131,9 +138,10 @@ class Completer:
         inputs = OfferInputs(texts, occurrences, names, weights, searched, *imported)
         offer = make_offer(drafts, inputs, self.settings, explicit=explicit)
         completions = offer.completions
-        begins_block = context.shape == "block"
-        if begins_block:
+        opens_block = False
+        if context.shape == "block":
             completions = with_copied_blocks(completions, replace(inputs, texts=replace(texts, context=context)))
+            opens_block = any(one.ends and "\n" not in one.text.strip() for one in completions[:1])
 
         return CompletionResult(
             completions,
@@ -150,7 +158,7 @@ class Completer:
             instead=self.server.problem if self.server else "",
             problems=tuple(self.tables.problems),
             index_revision=revision,
-            opens_block=begins_block and bool(completions) and is_opening(completions[0]),
+            opens_block=opens_block,
         )
 
     def write_block(
@@ -164,7 +172,12 @@ class Completer:
         name: str = "",
         check: Callable[[], None] = lambda: None,
     ) -> CompletionResult:
-        """A result that opens a block, with its first completion written on to the end of that block."""
+        """A result that opens a block, with its first completion written on to the end of that block.
+
+        Drafts share passes while they are alike, which those of several lines are not; and of the alternatives to
+        a whole block, hardly more than the first line is ever read. So one is written on alone: the likeliest
+        token of each pass, up to a line that is not likely.
+        """
         if not result.opens_block or self.is_served:
             return result
         started = time.perf_counter()
@@ -175,27 +188,35 @@ class Completer:
         request = texts.request(adjusted(self.tables.serve(document, cursor), self.settings))
 
         best, *others = result.completions
-        text, passes = write_block(self.model, best.text, texts, request, self.settings, check)
+        ids = texts.spelled(best.text)
+        most = min(len(ids) + MAX_BLOCK_TOKENS, self.model.max_positions - len(request.prompt))
+        draft = line = Draft(ids, 0.0)  # line: the draft where its last line begins
+        passes = 0
+        try:
+            logits = self.model.prefill([*request.prompt, *ids], check)
+            while True:
+                passes += 1
+                draft = next(expand(logits, [draft], request, self.settings))
+                if draft.score - line.score < _LEAST_LIKELY_LINE:
+                    draft = line
+                    break
+                if texts.is_finished(draft.ids) or len(draft.ids) >= most:
+                    break
+                if b"\n" in self.tokens.pieces[draft.ids[-1]]:
+                    line = draft
+                check()
+                logits = self.model.step(draft.ids[-1:], _ALONE)
+        finally:
+            self.model.crop(len(request.prompt))
+
         inputs = OfferInputs(texts, [], dict, MODEL_ALONE)
         return replace(
             result,
-            completions=[written_on(best, text, inputs), *others],
+            completions=[written_on(best, texts.visible(draft.ids), inputs), *others],
             passes=result.passes + passes,
             seconds=result.seconds + time.perf_counter() - started,
             opens_block=False,
         )
-
-    def _drafts(
-        self, request: DecodingRequest, texts: DraftText, source: str, check: Callable[[], None]
-    ) -> DecodingResult:
-        """The drafts of the server, if there is one and it answers, or else of the model, which forgets them."""
-        found = self.server and server_drafts(self.server, texts, source, request, self.settings, check)
-        if found:
-            return found
-        try:
-            return self._decode(self.model, request, self.settings, check)
-        finally:
-            self.model.crop(len(request.prompt))
 
     def prefetch(self, document: OpenDocument, cursor: int, check: Callable[[], None]) -> int:
         """Read the prompt of a likely next request into the model's cache; `check` may raise to cancel.
@@ -282,13 +303,9 @@ class Completer:
         if self.modules and (exports := self.modules.exports(document, imports)):
             return exports, ()
         ids = self.tokens.encode_inside(f"from {imports.module} import")
-        places = find_occurrences(searched, ids, _IMPORTED_TOKENS)
-        lists = (
-            self.tokens.bytes_of(one.next).decode(errors="replace") for one in places if one.length == len(ids)
-        )
-        elsewhere = {
-            name for listed in lists for name in re.findall(r"\w+", re.split(r"\)|(?<![(,])\n", listed)[0])
-        }
+        places = [one for one in find_occurrences(searched, ids, _IMPORTED_TOKENS) if one.length == len(ids)]
+        lists = (self.tokens.bytes_of(one.next).decode(errors="replace") for one in places)
+        elsewhere = {name for one in lists for name in re.findall(r"\w+", re.split(r"\)|(?<![(,])\n", one)[0])}
         return (), imports.foreign_names(document) - elsewhere
 
     def _matching_names(self, document: OpenDocument, cursor: int) -> Mapping[str, float]:

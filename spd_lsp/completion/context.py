@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from ngram_builders.sources.filters import normalize_line_ends
 from spd_lsp.completion.surroundings import Surroundings
-from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.tree import begins_body, find_heads
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language, find_heads
 
 CompletionShape = Literal["line", "opening", "block"]  # opening: the first line of a block
 TokenCounter = Callable[[str], int]
 
-_MAX_LINE_REACH = 5_000  # characters of the cursor's line on each side; nobody writes longer ones by hand
+_MAX_LINE_REACH = 5_000  # characters left of the cursor; nobody writes longer lines by hand
 _MAX_PARSED_LENGTH = 200_000  # characters, some 50 ms of reading; of a longer document the nearest lines are kept
 _MAX_TOKEN_LENGTH = 64  # characters; more of them per token of budget cannot fit and are not measured
 _NEAREST_SHARE = 0.75  # share of the lines next to the cursor, whatever they are: nothing says more (measured)
@@ -37,10 +35,10 @@ _MAX_TEXT_RIGHT = 8  # characters right of the cursor that a completion in the m
 _MAX_NAME_REACH = 200  # characters left of the cursor that are searched for a number or a new name
 _NUMBER = re.compile(r"(?<![\w.])\d\w*(?:\.\w*)?$")
 _DOT = re.compile(r"[\w)\]}\"'][?!]?(?:\.|->|::)$")  # of an expression: a name follows, in any language
-_IN_COMMENT = "a comment is being written"
 _CLOSING = re.compile(r"[)>}\]\"'`]*\s*[:{;,]?")  # all of a line's end, without white space around it
 _END_OF_IMPORT = re.compile(r"[ \t]*\}[ \t]*from\b")  # whose module is written before its names
 _CLOSED = re.compile(r"[)\]}\"'`]+(?=\n|\Z)")  # what an editor may have closed
+_COMMENTS = ("#", "//", "-- ", "--[", "/*", "* ", "*/")  # what a line of one begins with
 _WORD = re.compile(r"(?<!\w)(?=\w)|(?<=\s)|$")  # where one starts, or a line ends
 
 
@@ -53,26 +51,14 @@ class Context:
     shape: CompletionShape
     indent: str  # of the cursor's line, or of the block: a line indented less ends it
     around: Surroundings  # what is open at the cursor, and what follows it
-    omitted: int = 0  # lines of the document that did not fit
     settled: int = 0  # characters of `before` that stay while someone types: those above the anchor
     silence: str = ""  # why nothing is offered here unless a person asks for it
     needs_name: bool = False  # whether code stops at the cursor behind a dot: the line cannot end there
 
     @property
     def opening(self) -> Context:
-        """The same place where a completion ends with its first line, also where a block begins."""
+        """This context for completions that end with their first line, even where a block begins."""
         return replace(self, shape="opening") if self.shape == "block" else self
-
-    @property
-    def left(self) -> str:
-        """The cursor's line, up to the cursor."""
-        return self.before[self.before.rfind("\n") + 1 :]
-
-    @property
-    def rest(self) -> str:
-        """The cursor's line behind the cursor, without white space around it."""
-        end = min(_MAX_LINE_REACH, self.after.find("\n") % (len(self.after) + 1))
-        return self.after[:end].strip()
 
     @property
     def read_after(self) -> str:
@@ -84,31 +70,15 @@ class Context:
         closed = _CLOSED.match(self.after)
         return self.after[closed.end() :] if closed else self.after
 
-    @property
-    def neighbours(self) -> frozenset[str]:
-        """The nearest lines above and below that are not blank, without white space around them."""
-        above = self.before[: len(self.before) - len(self.left)].rstrip().rpartition("\n")[2]
-        below = self.after.partition("\n")[2].lstrip().partition("\n")[0]
-        return frozenset({above.strip(), below.strip()})
-
 
 @dataclass(frozen=True, slots=True)
-class SplitDocument:
+class _Page:
     """A document split at the cursor: the lines above and below, and both parts of the cursor's line."""
 
     above: Sequence[str]
     left: str
     right: str
     below: Sequence[str]
-
-    @classmethod
-    def open(cls, source: str, cursor: int) -> SplitDocument:
-        """Split a document at the cursor. Example: "a\\nbc\\nd", 3 gives ("a\\n",), "b", "c\\n", ("d",)."""
-        start = source.rfind("\n", 0, cursor) + 1
-        end = source.find("\n", cursor) + 1 or len(source)
-        return cls(
-            split_lines(source[:start]), source[start:cursor], source[cursor:end], split_lines(source[end:])
-        )
 
 
 def normalize_newlines(source: str, cursor: int) -> tuple[str, int]:
@@ -147,47 +117,35 @@ def build_context(
     """
     cursor = min(max(cursor, 0), len(source))
     known = LANGUAGES.get(language or "")
-    page = SplitDocument.open(source, cursor)
     around = Surroundings.at(source, cursor, language)
-    if not explicit:
-        silence = _reason_for_silence(known, page)
-        if silence or around.literal == "comment":
-            return Context("", "", "line", _indentation(page.left), around, silence=silence or _IN_COMMENT)
+    start, end = cursor - len(around.left), source.find("\n", cursor) + 1 or len(source)
+    page = _Page(split_lines(source[:start]), around.left, source[cursor:end], split_lines(source[end:]))
+    # 1. Whether anything is wanted here, and how much.
+    if not explicit and (silence := _reason_for_silence(known, page, around)):
+        return Context("", "", "line", _indentation(page.left), around, silence=silence)
     is_dot = not explicit and not page.right.strip() and _DOT.search(page.left[-_MAX_LINE_REACH:]) is not None
     needs_name = is_dot and not around.literal
-    shape, indent = _expected_shape(known, source, cursor, page)
+    is_end = _CLOSING.fullmatch(page.right.strip()) is not None
+    in_block = known and is_end and not around.literal and _block_indent(known, source[:cursor], page)
+    shape: CompletionShape = "block" if in_block else "line"
+    indent = in_block or _indentation(page.left)
+    # 2. The whole document, or what fits of it.
     budget = max(0, budget - _GRACE)
-    cost = _line_counter(budget, count_tokens)
-    if _total_tokens(cost, [page.left, page.right, *reversed(page.above), *page.below], budget) <= budget:
-        before = source[:cursor]
-        after = source[cursor:]
-        omitted = 0
-    else:
-        language_of_text = known if len(source) <= _MAX_PARSED_LENGTH else None
-        before, after, omitted = _choose_text(language_of_text, page, budget, cost)
-    recent = page.above[_anchor_row(page.above, min(_stride(budget), _MAX_RECENT)) :]
-    settled = max(0, len(before) - len(page.left) - sum(map(len, recent)))
-    return Context(before, after, shape, indent, around, omitted, settled, needs_name=needs_name)
-
-
-def _line_counter(budget: int, count_tokens: Callable[[str], int]) -> TokenCounter:
-    """Return a function that counts each line's tokens once, and those of far too long lines not at all."""
+    stride = max(1, _STRIDE * budget // 4)
 
     @functools.cache
     def cost(line: str) -> int:
-        return count_tokens("\n" + line.rstrip("\n")) if len(line) <= _MAX_TOKEN_LENGTH * budget else budget + 1
+        is_short = len(line) <= _MAX_TOKEN_LENGTH * budget
+        return count_tokens("\n" + line.rstrip("\n")) if is_short else budget + 1
 
-    return cost
-
-
-def _total_tokens(cost: TokenCounter, texts: Iterable[str], limit: int) -> int:
-    """Return the tokens of all texts; counting stops beyond the limit."""
-    total = 0
-    for text in texts:
-        total += cost(text)
-        if total > limit:
-            break
-    return total
+    before, after = source[:cursor], source[cursor:]
+    lines = [page.left, page.right, *reversed(page.above), *page.below]
+    if len(_nearest(lines, budget, cost)) < len(lines):
+        parsed_language = known if len(source) <= _MAX_PARSED_LENGTH else None
+        before, after = _choose_text(parsed_language, page, budget, stride, cost)
+    recent = page.above[_anchor_row(page.above, min(stride, _MAX_RECENT)) :]
+    settled = max(0, len(before) - len(page.left) - sum(map(len, recent)))
+    return Context(before, after, shape, indent, around, settled, needs_name=needs_name)
 
 
 def _rounded(tokens: int, step: int) -> int:
@@ -196,29 +154,27 @@ def _rounded(tokens: int, step: int) -> int:
 
 
 def _choose_text(
-    language: Language | None, page: SplitDocument, budget: int, cost: TokenCounter
-) -> tuple[str, str, int]:
-    """Return the texts before and after the cursor within `budget`, and the number of lines omitted."""
+    language: Language | None, page: _Page, budget: int, stride: int, cost: TokenCounter
+) -> tuple[str, str]:
+    """Return the texts before and after the cursor within `budget`.
+
+    stride: characters that are typed before the window moves, and the model reads all of it again.
+    """
+    # 1. Below the cursor: a quarter, or all that the text above leaves.
     step = min(max(24, budget // 8), budget // 4 + 1)
-    needed = _total_tokens(cost, [page.left, *reversed(page.above)], budget)
+    above = _nearest([page.left, *reversed(page.above)], budget, cost)
+    needed = sum(map(cost, above)) if len(above) > len(page.above) else budget + 1
     share = min(max(budget // 4, budget - _rounded(needed, step)), budget - _rounded(cost(page.left), step))
-    after: list[str] = []
-    if (rest := share - cost(page.right)) >= 0:
-        after = [page.right, *_nearest(page.below, rest, cost)]
-    rest = budget - sum(map(cost, after))
-    if needed <= rest:
+    after = _nearest([page.right, *page.below], share, cost)
+    budget -= sum(map(cost, after))
+    # 2. Above it: all, or a part of its line, or whole lines.
+    if needed <= budget:
         before = [*page.above, page.left]
-    elif cost(page.left) > rest:
-        before = [_tail(page.left, rest, _stride(budget), cost)]
+    elif cost(page.left) > budget:
+        before = [_tail(page.left, budget, stride, cost)]
     else:
-        before = _above(language, page, rest, _stride(budget), cost)
-    kept = len(before) - 1 + max(0, len(after) - 1)
-    return "".join(before), "".join(after), len(page.above) + len(page.below) - kept
-
-
-def _stride(budget: int) -> int:
-    """How many characters someone types before the window moves, and the model reads all of it again."""
-    return max(1, _STRIDE * budget // 4)
+        before = _above(language, page, budget, stride, cost)
+    return "".join(before), "".join(after)
 
 
 def _anchor_row(above: Sequence[str], step: int) -> int:
@@ -238,9 +194,7 @@ def _anchor_row(above: Sequence[str], step: int) -> int:
     return row
 
 
-def _above(
-    language: Language | None, page: SplitDocument, budget: int, stride: int, cost: TokenCounter
-) -> list[str]:
+def _above(language: Language | None, page: _Page, budget: int, stride: int, cost: TokenCounter) -> list[str]:
     """Return the lines to keep above the cursor, and the text left of it.
 
     First what was typed since the anchor. Of the lines above that the nearest, the heads of what the cursor
@@ -288,16 +242,14 @@ def _keep(kept: set[int], rows: Iterable[int], lines: Sequence[str], budget: int
 
 def _tail(line: str, budget: int, step: int, cost: TokenCounter) -> str:
     """Return the end of a line that is too long, from the first word after a whole step."""
-    starts = [0]
-    for mark in range(max(0, len(line) - _MAX_TOKEN_LENGTH * budget) // step * step, len(line), step):
-        boundary = _WORD.search(line, mark) if mark > starts[-1] or len(starts) == 1 else None
-        starts.append(boundary.start() if boundary else starts[-1])
-    starts.append(len(line))
-    fits = bisect_left(starts, True, hi=len(starts) - 1, key=lambda start: cost(line[start:]) <= budget)
-    return line[starts[fits] :]
+    start = max(0, len(line) - _CHARACTERS_PER_TOKEN * budget) // step * step
+    while start < len(line) and cost(line[start:]) > budget:
+        start += step
+    word = _WORD.search(line, start)
+    return line[word.start() :] if word else ""
 
 
-def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
+def _reason_for_silence(language: Language | None, page: _Page, around: Surroundings) -> str:
     """Why nothing is offered unless a person asks for it, or an empty string."""
     right = page.right.rstrip("\r\n")
     left = page.left[-_MAX_NAME_REACH:]
@@ -310,17 +262,7 @@ def _reason_for_silence(language: Language | None, page: SplitDocument) -> str:
         return "a number is being written"
     if language is not None and language.new_name and language.new_name.search(left):
         return "a new name is being written"
-    return ""
-
-
-def _expected_shape(
-    language: Language | None, source: str, cursor: int, page: SplitDocument
-) -> tuple[CompletionShape, str]:
-    """Return how long a completion at the cursor should be, and the indentation that goes with it."""
-    is_end = _CLOSING.fullmatch(page.right.strip()) is not None
-    if language is not None and is_end and (indent := _block_indent(language, source[:cursor], page)):
-        return "block", indent
-    return "line", _indentation(page.left)
+    return "a comment is being written" if around.literal == "comment" else ""
 
 
 def _indentation(line: str) -> str:
@@ -328,23 +270,33 @@ def _indentation(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _block_indent(language: Language, text: str, page: SplitDocument) -> str:
-    """The indentation of a body that is about to begin at the end of a text, or "" where none is."""
-    header = page.left
-    if header.strip():
-        if not language.opens.search(header):
-            return ""
-    else:
-        header = next((line for line in reversed(page.above) if line.strip()), "")
-    header = header.rstrip("\r\n")
-    opened = bool(language.opens.search(header))
-    indent = page.left if not page.left.strip() else ""
-    if len(indent.expandtabs(4)) <= len(_indentation(header).expandtabs(4)) and opened:
-        indent = _indentation(header) + _indent_unit(text)
-    if not indent or _is_filled(indent, page.below):
+def _block_indent(language: Language, text: str, page: _Page) -> str:
+    """Return the indentation of the block that begins at the end of a text, or ""."""
+    is_blank = not page.left.strip()
+    header = _last_statement(page.above) if is_blank else page.left
+    if not language.opens.search(header):
         return ""
-    verdict = begins_body(language, text, indent) if len(text) <= _MAX_PARSED_LENGTH else None
-    return indent if (opened if verdict is None else verdict) else ""
+    indent = page.left if is_blank else ""
+    if len(indent.expandtabs(4)) <= len(_indentation(header).expandtabs(4)):
+        indent = _indentation(header) + _indent_unit(text)
+    following = next((line for line in page.below if line.strip()), "")
+    is_filled = len(_indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))
+    return "" if is_filled else indent
+
+
+def _last_statement(above: Sequence[str]) -> str:
+    """Return the last line that is code, with its line end: not blank, no comment, no documentation."""
+    quote = ""  # of documentation that ends below the line
+    for line in reversed(above):
+        content = line.strip()
+        end = content[-3:]
+        if quote:
+            quote = "" if content.lstrip("rRuU").startswith(quote) else quote
+        elif end in ('"""', "'''") and (content.count(end) == 1 or content.lstrip("rRuU").startswith(end)):
+            quote = end if content.count(end) == 1 else ""
+        elif content and not content.startswith(_COMMENTS):
+            return line
+    return ""
 
 
 def _indent_unit(text: str) -> str:
@@ -353,9 +305,3 @@ def _indent_unit(text: str) -> str:
     if found and found.count("\t") * 2 > len(found):
         return "\t"
     return min((white for white in found if white != "\t"), key=len, default=" " * 4)
-
-
-def _is_filled(indent: str, below: Sequence[str]) -> bool:
-    """Whether the next non-blank line is already in a body with this indentation."""
-    following = next((line for line in below if line.strip()), "")
-    return len(_indentation(following).expandtabs(4)) >= len(indent.expandtabs(4))

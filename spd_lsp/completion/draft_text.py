@@ -6,7 +6,7 @@ In: a prompt, its context and ids. Out: texts. Knows neither scores nor what is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ngram_builders.index.mixture import Mixture
@@ -51,7 +51,7 @@ class DraftText:
         if mixture is None:
             return []
         follow = follow if self.context.shape == "line" else MAX_BLOCK_TOKENS
-        return mixture.occurrences(self._history(self.prompt.copied_behind), follow, self.prompt.levels)
+        return mixture.occurrences(self._history(self.prompt.copied_behind), follow)
 
     def spelled(self, text: str) -> tuple[int, ...]:
         """The ids of a text at the cursor, as a draft spells it."""
@@ -66,9 +66,9 @@ class DraftText:
         return [(one, line) for one in occurrences if (line := lines[one.next]) is not None]
 
     def _continuation(self, ids: Sequence[int]) -> str | None:
-        """Return what a user would see of ids copied from elsewhere; None if they say other than what is typed.
+        """Return what a user would see of ids copied from elsewhere; None if they do not continue what is typed.
 
-        And if neither their line nor block, nor their file ends within them.
+        Also None if neither their line, nor their block, nor their file ends within them.
         """
         length = next((n for n, i in enumerate(ids) if self.tokens.ends(i)), len(ids))
         written = self._indented(self.tokens.bytes_of(ids[:length]))
@@ -80,21 +80,18 @@ class DraftText:
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun = self.prompt.begun
-        left = self.context.left.encode()
-        if not left.isspace() or not begun.isspace() or not begun.endswith(left):
+        begun, code = self.prompt.begun, written.lstrip()
+        if not (self.context.around.left.isspace() and begun.isspace() and code):
             return written
-        lines = written if b"\n" in begun else b"\n" + written  # some tokenizers end a token at a line's end
-        first = _INDENTED_LINE.search(lines)
-        if first is None or lines[: first.start()].strip():
-            return written
+        own = written[: -len(code)].rpartition(b"\n")[2]
+        left = self.context.around.left.encode()
 
         def moved(line: re.Match[bytes]) -> bytes:
             """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""
-            deeper = len(line[1]) - len(first[1])
-            return b"\n" + left[: len(left) + deeper] + line[1][len(first[1]) :]
+            deeper = len(line[1]) - len(own)
+            return b"\n" + left[: max(0, len(left) + deeper)] + line[1][len(own) :]
 
-        return begun + _INDENTED_LINE.sub(moved, lines[first.end() :])
+        return begun + _INDENTED_LINE.sub(moved, code)
 
     def visible(self, ids: Sequence[int]) -> str:
         """Return what a user would see of a draft."""
@@ -114,53 +111,21 @@ class DraftText:
         text = self._full_text(ids)
         return MARK in text or find_end(text, self.context) is not None
 
+    def may_go_on_with(
+        self, typed: str, examined: Collection[tuple[int, ...]], occurrences: Sequence[Occurrence]
+    ) -> bool:
+        """Whether a draft or a copy may become one that begins with what was typed; true while there is none.
+
+        examined: the ids of all drafts so far, with those that others go on from.
+        """
+        longest = set(examined) - {ids[:-1] for ids in examined}
+        drafts = [text for text in map(self.text, longest) if text]  # others still spell what was typed before
+        copies = [text for _, text in self.continuations(occurrences)]
+        begun = not drafts or any(typed.startswith(text) for text in drafts)
+        return begun or any(text.startswith(typed) for text in (*drafts, *copies))
+
     def _full_text(self, ids: Sequence[int]) -> str:
         return _decoded(self.tokens.bytes_of(ids)[len(self.prompt.spelling.healed) :])
-
-
-class DraftsSoFar:
-    """The drafts that may go on, and the finished ones; ids become texts only if asked for."""
-
-    def __init__(self, texts: DraftText, occurrences: Sequence[Occurrence], *, in_turn: bool) -> None:
-        """`occurrences`: in the user's code, whose texts may be offered as well.
-
-        in_turn: whether a pass lets one draft go on, as in best-first search, and the others stay; else all do.
-        """
-        self._texts = texts
-        self._occurrences = occurrences
-        self._in_turn = in_turn
-        self._live: dict[tuple[int, ...], None] = {}
-        self._finished: list[Sequence[int]] = []
-        self._is_new_step = True
-
-    def begin_step(self) -> None:
-        """Note that a pass begins: what is examined after it replaces what it goes on from."""
-        self._is_new_step = True
-
-    def is_finished(self, ids: Sequence[int]) -> bool:
-        """Whether a draft is finished; the decoder asks this of each that it examines."""
-        if self._is_new_step and not self._in_turn:
-            self._live.clear()
-        self._is_new_step = False
-        self._live.pop(tuple(ids[:-1]), None)
-        finished = self._texts.is_finished(ids)
-        if finished:
-            self._finished.append(ids)
-        else:
-            self._live[tuple(ids)] = None
-        return finished
-
-    def fit(self, typed: str) -> bool:
-        """Whether any draft may still become one that goes on with what was typed; true while there is none."""
-        if not self._live and not self._finished:
-            return True
-        live = [self._texts.text(ids) for ids in self._live]
-        if self._in_turn:  # those that still spell what was typed before wait to the end, being unlikely
-            live = [text for text in live if text] or live
-        ended = [self._texts.visible(ids) for ids in self._finished]
-        copied = [text for _, text in self._texts.continuations(self._occurrences)]
-        begun = any(typed.startswith(text) for text in live)
-        return begun or any(text.startswith(typed) for text in (*live, *ended, *copied))
 
 
 def _decoded(written: bytes) -> str:
@@ -193,46 +158,32 @@ def find_end(text: str, context: Context) -> int | None:
 
     Example: a line ends at its line break, `x + 1\\ny` at 5. A block ends where a line stands left of its body.
     """
-    end = _end_by_shape(text, context)
+    start = len(text) - len(text.lstrip()) if context.shape == "opening" else 0  # of the line that is its first
+    ends = [] if context.shape == "block" else [text.find("\n", start)]
+    if context.shape != "line":
+        ends.append(_block_end(text, context.indent))
+    end = min((at for at in ends if at >= 0), default=None)
     again = context.around.end_of(text[:end])
     return end if again is None else again
 
 
-def _end_by_shape(text: str, context: Context) -> int | None:
-    """The end of the line or block; of a block's opening, that of its first line that says something."""
-    if context.shape == "line":
-        return line_end(text)
-    end = _block_end(text, context.indent)
-    if context.shape == "block":
-        return end
-    opening = line_end(text, len(text) - len(text.lstrip()))
-    return min((one for one in (end, opening) if one is not None), default=None)
+def _block_end(text: str, indent: str) -> int:
+    """Return where a line is indented less than the body, or after three blank lines; else -1.
 
-
-def line_end(text: str, start: int = 0) -> int | None:
-    """Return where the line that holds an offset ends, or None."""
-    end = text.find("\n", start)
-    return None if end < 0 else end
-
-
-def _block_end(text: str, indent: str) -> int | None:
-    """Return where a line is indented less than the body, or after three blank lines; else None."""
+    The end is behind that line if all it does is close the block.
+    """
     first, *lines = text.split("\n")
     at = len(first) + 1
     blank = 0
     for line in lines:
         content = line.strip()
         blank = 0 if content else blank + 1
+        end = at + len(line)
         if content and len(line) - len(line.lstrip()) < len(indent):
-            return _closing_end(text, at, line, content)
+            if not content.startswith(_CLOSERS):
+                return at
+            return end if end < len(text) else -1
         if blank > 2:
             return at
-        at += len(line) + 1
-    return None
-
-
-def _closing_end(text: str, at: int, line: str, content: str) -> int | None:
-    """A line left of the body ends the block: before it, or after it if all it does is close the block."""
-    if not content.startswith(_CLOSERS):
-        return at
-    return at + len(line) if at + len(line) < len(text) else None
+        at = end + 1
+    return -1

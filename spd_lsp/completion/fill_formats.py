@@ -32,9 +32,7 @@ class FillFormat:
     parts: tuple[str, ...]
     source: str  # where it is published
     model_types: tuple[str, ...]  # in config.json; some have another name in GGUF files
-    sizes: Mapping[str, Sequence[int]] = field(
-        default_factory=dict
-    )  # in config.json, where the type is not enough
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # in config.json, if the type is not enough
     family_tokens: tuple[str, ...] = ()  # further special tokens of the family
     lacks: str = ""  # a special token of another family
     unlike: str = ""  # a pattern of the names of models with the same type and tokens, but not trained with it
@@ -50,7 +48,7 @@ class FillFormat:
         return self.could_fit(config, is_special) and not is_unlike
 
     def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
-        """The same by all but the model's name."""
+        """Whether a model's type, sizes and tokens match this format, whatever its name is."""
         return (
             config.get("model_type", "") in self.model_types
             and all(map(is_special, (*self.marks, *self.family_tokens)))
@@ -135,17 +133,6 @@ FILL_FORMATS = (
     ),
 )
 
-_EDIT_TOKENS = ("<|editable_region_start|>", "<|user_cursor_is_here|>", "<|user_cursor|>", "<|marker_1|>")
-_EDIT_NAMES = re.compile(r"(?<![a-z])zeta|next-?edit", re.IGNORECASE)
-
-
-def untrained_format(config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
-    """The format whose tokens a model has although it was not trained with them, by its name."""
-    untrained = (
-        one for one in FILL_FORMATS if one.could_fit(config, is_special) and not one.fits(config, is_special)
-    )
-    return next(untrained, None)
-
 
 def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> FillFormat | None:
     """The format of this name, or the one that a model was trained with if it is `auto`; None: its text alone."""
@@ -160,12 +147,3 @@ def choose_format(name: str, config: Mapping[str, Any], is_special: Callable[[st
             "not have; set fillFormat to auto"
         )
     return chosen
-
-
-def check_not_for_edits(model: str, is_special: Callable[[str], bool]) -> None:
-    """Raise `UserError` for a model that rewrites regions of code instead of completing it."""
-    if _EDIT_NAMES.search(re.split(r"[/\\]", model)[-1]) or any(map(is_special, _EDIT_TOKENS)):
-        raise UserError(
-            f"{model} predicts edits of whole regions, as Zeta and Sweep do, and was not trained to complete at a "
-            "cursor; choose a completion model such as Qwen/Qwen2.5-Coder-1.5B"
-        )

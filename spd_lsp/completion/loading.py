@@ -22,27 +22,23 @@ if TYPE_CHECKING:
 NOT_SUPERPOSED = "superposed drafts need the model in this process"
 
 
-def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Any:
-    """Open a model. Takes seconds: imports torch for most, and reads the weights."""
-    from spd_lsp.models.load import load
-
-    return load(folder, device, report)
-
-
 def load_completer(
     settings: Settings,
     report: Callable[[str], None],
     *,
     ngrams: bool = True,
-    open_model: Callable[..., Any] = open_model,
+    open_model: Callable[..., Any] | None = None,
     open_tokens: Callable[[Path, str], ModelTokenizer] | None = None,
 ) -> Completer:
-    """Make a completer from its parts; several may share a model and its tokenizer."""
+    """Make a completer from its parts; several may share a model and its tokenizer.
+
+    Takes seconds: imports torch for most models, and reads the weights.
+    """
     from ngram_builders.programs import python
     from ngram_builders.registry.registry import Registry
     from spd_lsp.completion.completer import Completer
-    from spd_lsp.completion.fill_formats import check_not_for_edits
     from spd_lsp.completion.tokenizer import ModelTokenizer
+    from spd_lsp.models.load import load
     from spd_lsp.ngrams.background_process import Rebuilder
     from spd_lsp.ngrams.serving_tables import OpenFiles, ServingTables
 
@@ -55,22 +51,17 @@ def load_completer(
         server = ModelServer(settings.model, key_in(registry.folder))
     place = hub.locate(settings.model, report)
     fill_format = "auto" if server else settings.fill_format
-    # A GGUF file's vocabulary is read with its weights; others are checked before torch is imported.
-    model = open_model(place, settings.device, report) if hub.is_gguf_model(place) else None
+    model = (open_model or load)(place, settings.device, report)
     tokens = (open_tokens or ModelTokenizer)(place, fill_format)
-    check_not_for_edits(settings.model, tokens.is_special)
-    model = model or open_model(place, settings.device, report)
+    tables = ServingTables(None, tokens.fingerprint)
+    if ngrams:
+        data = ("--data-dir", str(registry.folder.absolute()))
+        rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--end-with-input")
+        rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
+        name = hub.STARTER if server else hub.absolute_model_name(settings.model)
+        tables = ServingTables(registry, tokens.fingerprint, OpenFiles(tokens), rebuilder, name)
     languages = None if server else hub.known_languages(place)
     tuned = partial(_with_shipped, shipped=hub.shipped_settings(settings.model, place))
-    if not ngrams:
-        tables = ServingTables(None, tokens.fingerprint)
-        return Completer(model, tokens, tables, settings, tuned, languages, server)
-    open_files = OpenFiles(tokens)
-    data = ("--data-dir", str(registry.folder.absolute()))
-    rebuild = python("spd_lsp", *data, "ngrams", "rebuild", "--end-with-input")
-    rebuilder = Rebuilder(lambda table: (*rebuild, table.name)) if settings.indexing != "off" else None
-    name = hub.STARTER if server else hub.absolute_model_name(settings.model)
-    tables = ServingTables(registry, tokens.fingerprint, open_files, rebuilder, name)
     return Completer(model, tokens, tables, settings, tuned, languages, server)
 
 

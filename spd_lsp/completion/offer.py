@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import dropwhile, islice
 
 from ngram_builders.index.suffix_array import Occurrence, SearchedTexts, find_occurrences, text_around
@@ -19,7 +20,6 @@ from spd_lsp.completion.draft_text import DraftText, find_end, visible_text
 from spd_lsp.completion.ranking import (
     Completion,
     Weights,
-    are_probabilities,
     at_most_one_right,
     beginnings,
     choose_completions,
@@ -28,8 +28,7 @@ from spd_lsp.completion.ranking import (
     word_begun,
 )
 from spd_lsp.completion.surroundings import Surroundings, splits_word
-from spd_lsp.completion.syntax.languages import LANGUAGES
-from spd_lsp.completion.syntax.tree import breaks_line
+from spd_lsp.completion.syntax.languages import LANGUAGES, breaks_line
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
 from spd_lsp.settings import Settings
@@ -39,8 +38,14 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _JOINT = re.compile(r"[a-z\d][A-Z]|[^\W_]_+[^\W_]")  # between two parts of a name: `numRows`, `num_rows`
 _IS_BOUND = re.compile(r"\s*(?::(?!:)|:?=(?!=))")  # what stands behind a name that is defined
 _BINDS = re.compile(r"\b(?:as|class|const|def|fn|for|func|function|import|let|var)\s+$")  # and before it
+# A loop of the model, or a word such as `RegistryRegistry`: 40 in 6.7 million of code.
+_REPEATED = re.compile(r"(.{3,9}?)\1{5}\Z|(.{10,100}?)\2{3}\Z|\b(?!\d)(\w{4,100})\3\b", re.DOTALL)
+_MAX_REPEATED = 400  # characters of a draft's end that are searched for it
+_TOP_LEVEL = re.compile(r"\n(?=[^\s)\]}#])")  # where a line begins that is not indented
+_MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
 _MAX_EXPORTS = 16  # of a module, that are weighed where one of its names is imported
+_UNLIKELY = "nothing is likely enough here"
 SECRET_REASON = "every draft held what looks like a secret"
 
 
@@ -56,30 +61,15 @@ class OfferInputs:
     exports: Sequence[str] = ()  # in a list of imported names: those that its module has and the list has not
     foreign: Collection[str] = ()  # and where that is not known, those that it hardly has
 
-    @property
-    def context(self) -> Context:
-        """What the model saw."""
-        return self.texts.context
-
-    def can_be_offered(self, text: str) -> bool:
-        """Whether a copy or a beginning says something new here."""
-        return can_be_offered(text, self.context)
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """Completions, best first."""
 
     completions: list[Completion]
+    reason: str = ""  # why there are none
     withheld: int = 0  # drafts and copies that hold a secret
     candidates: Sequence[Completion] = ()  # drafts and copies that it was chosen from
-
-    @property
-    def reason(self) -> str:
-        """Why there are none, or an empty string."""
-        if self.completions:
-            return ""
-        return SECRET_REASON if self.withheld else "nothing is likely enough here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +101,20 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     Unless a person asks for them (`explicit`), none unlikely is first, and none at all are offered where the best
     draft says nothing.
     """
-    context = inputs.context
     texts = inputs.texts
+    context = texts.context
+    fits = partial(can_be_offered, context=context)
     most = settings.drafts
     scored = drafts.scored(settings.ranking)
     if not explicit and not context.needs_name and not texts.visible(scored[0][0]).strip():
-        return Offer([])  # the best draft says that nothing belongs here
+        return Offer([], _UNLIKELY)  # the best draft says that nothing belongs here
     usable = usable_completions([(texts.text(ids), score) for ids, score in scored], context)[: 2 * most]
-    calibrates = are_probabilities(settings)
+    # Scores of other rankings and of the paper's formula are no probabilities.
+    calibrates = (settings.ranking, settings.interpolation) == ("probability", "linear")
     ranked = usable
     if calibrates:
         found = texts.continuations(inputs.occurrences)
-        ranked = rank_candidates(usable, found, inputs.weights, inputs.can_be_offered)
+        ranked = rank_candidates(usable, found, inputs.weights, fits)
     names = {name: p for name, p in inputs.names().items() if name not in inputs.foreign}
     ranked = [one for one in ranked if _first_imported(one, context) not in inputs.foreign]
     if inputs.exports:
@@ -137,15 +129,18 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
     written: Mapping[str, float] = {}
     if calibrates and known and known[0].probability >= floor:
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
-        written = beginnings(intermediate, known, inputs.weights, inputs.can_be_offered)
-    chosen = choose_completions(known, written, names, context.left, most, safe)
+        written = beginnings(intermediate, known, inputs.weights, fits)
+    chosen = choose_completions(known, written, names, context.around.left, most, safe)
     likely = dropwhile(lambda one: one.probability < floor, chosen)  # the others are for those who look for them
-    return Offer([_with_place(one, inputs) for one in likely], len(ranked) - len(safe), safe)
+    completions = [_with_place(one, inputs) for one in likely]
+    withheld = len(ranked) - len(safe)
+    reason = "" if completions else SECRET_REASON if withheld else _UNLIKELY
+    return Offer(completions, reason, withheld, safe)
 
 
 def _first_imported(one: Completion, context: Context) -> str:
-    """The name that a completion adds first to a list of imported ones."""
-    return re.split(r"\W", (word_begun(context.left) + one.text).lstrip(" \t\n("))[0]
+    """Return the first name that a completion adds to a list of imported names."""
+    return re.split(r"\W", (word_begun(context.around.left) + one.text).lstrip(" \t\n("))[0]
 
 
 def _new_texts_first(completions: Iterable[Completion], inputs: OfferInputs) -> Iterator[Completion]:
@@ -168,7 +163,7 @@ def invents_name(one: Completion, inputs: OfferInputs) -> bool:
     """
     if one.match or one.probability >= _SURE_OF_NAMES or not inputs.searched:
         return False
-    around = inputs.context.around
+    around = inputs.texts.context.around
     written = around.left[: len(around.left) - len(word_begun(around.left))]
     line = around.left + one.text
     return any(
@@ -181,7 +176,7 @@ def invents_name(one: Completion, inputs: OfferInputs) -> bool:
 
 def _stands_somewhere(name: str, inputs: OfferInputs) -> bool:
     """Whether a name stands in this document or in the texts that are searched."""
-    around = inputs.context.around
+    around = inputs.texts.context.around
     tokens = inputs.texts.tokens
     whole_word = re.compile(rf"\b{name}\b")
     if any(map(whole_word.search, (around.above, around.below, around.rest))):
@@ -193,7 +188,7 @@ def _stands_somewhere(name: str, inputs: OfferInputs) -> bool:
 
 
 def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
-    """A completion with the file and line where it stands elsewhere, if it does and that is known."""
+    """Return a completion with the file and line where its text stands elsewhere, if that is known."""
     place = one.match.place if one.match else None
     bytes_of = inputs.texts.tokens.bytes_of
     found = text_around(inputs.searched, place.document, place.at) if place and inputs.searched else None
@@ -206,18 +201,34 @@ def _with_place(one: Completion, inputs: OfferInputs) -> Completion:
     return replace(one, place=f"{' '.join(printable(found.label).split())}:{line}")
 
 
-def can_be_inserted(text: str, inputs: OfferInputs) -> bool:
-    """Whether a text that no draft was is one that may be offered: it can stand there and holds no secret."""
-    found = usable_completions([(text, 0.0)], inputs.context)
-    safe = _without_secrets(found, inputs.context)
-    return bool(without_broken(safe, inputs.context, 1))
+def with_copied_blocks(completions: Sequence[Completion], inputs: OfferInputs) -> list[Completion]:
+    """The completions, each with the rest of its block where one that begins so stands in the user's code.
+
+    inputs: with texts that end with the block.
+    """
+    blocks: dict[str, str] = {}
+    for _, block in inputs.texts.continuations(inputs.occurrences):
+        blocks.setdefault(first_line(block), block)  # of the longest match
+    return [written_on(one, blocks.get(one.text, ""), inputs) for one in completions]
+
+
+def written_on(one: Completion, block: str, inputs: OfferInputs) -> Completion:
+    """A completion as far as a block that begins so goes on, if that can be inserted."""
+    is_longer = block.startswith(one.text + "\n")
+    return replace(one, text=block) if is_longer and offer_alone([(block, 0.0)], inputs, 1).completions else one
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, and what stands before it."""
+    start = len(text) - len(text.lstrip())
+    return text[:start] + text[start:].partition("\n")[0].rstrip()
 
 
 def offer_alone(scored_texts: Iterable[tuple[str, float]], inputs: OfferInputs, most: int) -> Offer:
-    """Return `most` of some texts by their scores, as what is compared with the product offers them."""
-    usable = usable_completions(scored_texts, inputs.context)[: 2 * most]
-    safe = _without_secrets(usable, inputs.context)
-    return Offer(without_broken(safe, inputs.context, most), len(usable) - len(safe))
+    """Return `most` of some texts by their scores, of those that can stand there and hold no secret."""
+    context = inputs.texts.context
+    safe = _without_secrets(usable_completions(scored_texts, context)[: 2 * most], context)
+    return Offer(without_broken(safe, context, most))
 
 
 def _without_secrets(completions: Sequence[Completion], context: Context) -> list[Completion]:
@@ -228,78 +239,47 @@ def _without_secrets(completions: Sequence[Completion], context: Context) -> lis
 def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) -> list[Completion]:
     """Return the completions of texts and their log-scores, best first, each text once.
 
-    Texts with invisible or control characters are dropped, those that repeat the line above or below, those that
-    would become one word with what stands right of the cursor, and those that say a word twice.
+    Texts with invisible or control characters are dropped, those that repeat the line above or below, and those
+    that would become one word with what stands right of the cursor.
     """
     completions: dict[str, Completion] = {}
     for draft, score in drafts:
         text = visible_text(draft, context)
-        is_new = text not in completions and not _says_a_word_again(text, context.left)
-        if is_new and can_be_offered(text, context):
+        if text not in completions and can_be_offered(text, context):
             ends = find_end(draft, context) is not None
             completions[text] = Completion(text, math.exp(min(score, 0.0)), ends)
     return list(completions.values())
 
 
 def can_be_offered(text: str, context: Context) -> bool:
-    """Whether a text that is trimmed says something, and something new, that can stand at the cursor."""
-    if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
+    """Whether a trimmed text adds something new that can stand at the cursor."""
+    around = context.around
+    if not text.strip() or HIDDEN_CHARACTERS.search(text):
         return False
-    if not text.strip("\"'`") and context.around.is_left_open(text):
+    begun = word_begun(around.left) if re.match(r"\w", text) else ""
+    if _REPEATED.search((begun + text)[-_MAX_REPEATED:]):
         return False
-    if context.rest and splits_word(text, context.after):
+    if not text.strip("\"'`") and around.is_left_open(text):
         return False
-    line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    if _IMPORT.match(line) and f"\n{line}\n" in f"\n{context.around.above}":
+    if splits_word(text, around.rest):
         return False
-    if _repeats(context.neighbours, context, text) or not context.around.can_stand(text):
+    line = (around.left + text.partition("\n")[0] + around.rest).strip()
+    if _IMPORT.match(line) and f"\n{line}\n" in f"\n{around.above}":
         return False
-    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, context.around))
+    closes = any(one.at == 0 for one in around.read(text).closers[:1])
+    above = around.above.rstrip().rpartition("\n")[2].strip()
+    below = around.below.lstrip().partition("\n")[0].strip()
+    if line in (above, below) and re.search(r"\w", line) and not closes:
+        return False
+    if not around.can_stand(text):
+        return False
+    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, around))
 
 
 def _is_outside_methods(text: str, around: Surroundings) -> bool:
-    """Whether a text in Python comes to stand in no function that has a parameter `self`."""
-    if around.language != "python" or around.literal:
-        return False
-    lines = around.above.split("\n")
-    indent = around.indent
-    if text.lstrip(" \t").startswith("\n"):  # below the cursor's line, which may be the head
-        lines.append(around.left)
-        body = text.lstrip("\n")
-        indent = len(body) - len(body.lstrip())
-    bound = False  # whether the lines read so far say `self` as a head's parameters do
-    for line in reversed(lines):
-        white = len(line) - len(line.lstrip())
-        bound = bound or re.search(r"\bself\b", line) is not None
-        if line.strip(") \t:") and white < indent:
-            indent = white
-            if bound and re.match(r"\s*(?:async\s+)?def\b", line):
-                return False
-        if not indent:
-            break
-    return True
-
-
-def _repeats(lines: Collection[str], context: Context, text: str) -> bool:
-    """Whether a text makes the cursor's line the same as one of these; mere signs and closers may be repeated."""
-    line = (context.left + text.partition("\n")[0] + context.rest).strip()
-    closers = context.around.read(text).closers
-    return line in lines and re.search(r"\w", line) is not None and not any(one.at == 0 for one in closers[:1])
-
-
-def _is_endless(text: str) -> bool:
-    """Whether a text ends in a short string repeated six times or a long one four times: a loop of the model."""
-    return any(
-        text.endswith(text[-n:], 0, -n) and text.endswith(text[-n:] * (6 if n < 10 else 4))
-        for n in range(3, len(text) // 4 + 1)
-    )
-
-
-def _says_a_word_again(text: str, left: str) -> bool:
-    """Whether a text, behind what is left of it, has a word like `RegistryRegistry`: 40 in 6.7 million of code."""
-    begun = word_begun(left) if re.match(r"\w", text) else ""
-    words = re.findall(r"\w{8,}", begun + text)
-    return any(4 <= (word + word).find(word, 1) < len(word) for word in words)  # not `strstr`, nor `00000000`
+    """Whether a text in Python comes to stand in a function or class in which no `self` stands above it."""
+    outer = _TOP_LEVEL.split(f"\n{around.above[-_MAX_READ_ABOVE:]}{around.left}{text}")[-1]
+    return around.language == "python" and not around.literal and not re.search(r"\bself\b(?!\.)", outer)
 
 
 def without_broken(completions: Iterable[Completion], context: Context, most: int) -> list[Completion]:
@@ -308,9 +288,7 @@ def without_broken(completions: Iterable[Completion], context: Context, most: in
     language = LANGUAGES.get(around.language)
     if language is None or around.literal:
         return list(islice(completions, most))
-    source = "".join((around.above, around.left, around.rest, around.below))
-    cursor = len(around.above) + len(around.left)
-    is_broken = breaks_line(language, source, cursor)
+    is_broken = breaks_line(language, around)
 
     def is_sound(one: Completion) -> bool:
         if not one.ends or not is_broken(one.text):  # more may follow what does not end

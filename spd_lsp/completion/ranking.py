@@ -12,13 +12,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from ngram_builders.index.suffix_array import Occurrence
 from spd_lsp.ngrams.open_documents import likely_words
 from spd_lsp.output.progress import format_count
-from spd_lsp.settings import Settings
 
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 _MAX_NAMES = 16  # no more are ever offered
@@ -35,7 +34,7 @@ FORESEEN = 0.94
 
 
 class Weights(NamedTuple):
-    """Those of a logistic model, by `spd-lsp eval confidence`."""
+    """The weights of a logistic model, fitted by `spd-lsp eval confidence`."""
 
     bias: float
     score: float  # of ln p
@@ -64,14 +63,14 @@ class Match:
         """The log odds of the text among what stands there. Example: in two of two places -> ln 5."""
         return math.log((self.count + 0.5) / (self.places - self.count + 0.5))
 
-
-def are_probabilities(settings: Settings) -> bool:
-    """Whether scores are: not those of other rankings and of the paper's formula."""
-    return (settings.ranking, settings.interpolation) == ("probability", "linear")
+    @property
+    def order(self) -> tuple[float, int, int]:
+        """Of copies: the most trusted last, then those of the longest match, then the most frequent."""
+        return self.place.trust if self.place else 1.0, self.length, self.count
 
 
 def calibrate(p: float, match: Match | None, by: Weights) -> float:
-    """Of completions with such a score and match, the share that is what was written."""
+    """Return the probability that a completion with this score and match is exactly what will be written."""
     if match:
         p = max(p, UNWRITTEN)
     p = min(max(p, MIN_PROBABILITY), 1 - MIN_PROBABILITY)
@@ -110,12 +109,12 @@ class Completion:
 
     @property
     def shown_probability(self) -> float | None:
-        """What a person is told of it; None of names and beginnings, behind which more is to be written."""
+        """The probability to show; None for names and beginnings, behind which more is to be written."""
         return self.probability if self.is_rated else None
 
     @property
     def kind(self) -> str:
-        """What it is counted as."""
+        """Its kind in statistics: `model`, `copies` or `names`."""
         return "names" if self.is_name else "copies" if self.is_copy else "model"
 
     @property
@@ -129,34 +128,11 @@ class Completion:
 
     @property
     def places(self) -> str:
-        """Where it stands elsewhere, if it does; of what a model says mostly how often. Example: "2 files"."""
+        """Where its text stands elsewhere, or for a draft of the model in how many files. Example: "2 files"."""
         others = self.match.files - 1 if self.match else 0
         if not self.place or (others and not self.is_copy):
             return format_count(others + 1, "file")
         return f"{self.place} and {format_count(others, 'more file')}" if others else self.place
-
-
-@dataclass(frozen=True, slots=True)
-class _Continuations:
-    """How the text before the cursor goes on where it stands elsewhere, the longest matches first."""
-
-    found: Sequence[tuple[Occurrence, str]]
-
-    def match(self, text: str) -> Match | None:
-        """How a draft stands elsewhere; None if it does not."""
-        length = next((place.length for place, line in self.found if line == text), 0)
-        alike = [(place, line) for place, line in self.found if length and place.length >= length]
-        agreeing = [place for place, line in alike if line == text]
-        if not agreeing:
-            return None
-        files = {place.document for place in agreeing}
-        return Match(length, len(agreeing), len(alike), len(files), agreeing[0])
-
-    def copies(self) -> dict[str, Match]:
-        """The texts, best first: of the longest match, the most frequent first, then of shorter ones."""
-        texts = dict.fromkeys(text for _, text in self.found[:_MAX_COMPARED])
-        matches = {text: match for text in texts if (match := self.match(text))}
-        return dict(sorted(matches.items(), key=lambda item: (-item[1].length, -item[1].count)))
 
 
 def rank_candidates(
@@ -165,39 +141,44 @@ def rank_candidates(
     weights: Weights,
     is_usable: Callable[[str], bool],
 ) -> list[Completion]:
-    """Return drafts and usable copies, each text once, the most probable first."""
-    elsewhere = _by_trust(found)
-    copied = dict.fromkeys(text for _, places in elsewhere for text in places.copies())
-    possible = filter(is_usable, copied)
-    copies = {text: Completion(text, 0.0, is_copy=True) for text in islice(possible, _MAX_COPIES)}
-    candidates = [
-        _calibrated(one, elsewhere, weights) for one in (copies | {draft.text: draft for draft in drafts}).values()
-    ]
-    return sorted(candidates, key=lambda one: -one.probability)
+    """Return drafts and usable copies, each text once, the most probable first.
 
-
-def _by_trust(found: Sequence[tuple[Occurrence, str]]) -> list[tuple[float, _Continuations]]:
-    """How far each level of trust exceeds the next lower one, with the places that have it or more; highest first.
-
-    Example: places of trust 1 and .1 -> .9 with the first, .1 with both.
+    found: places in the user's code, the longest matches first, and the text behind each.
     """
-    levels = sorted({1.0, *(place.trust for place, _ in found)}, reverse=True)
-    return [
-        (level - lower, _Continuations([one for one in found if one[0].trust >= level]))
-        for level, lower in pairwise([*levels, 0.0])
-    ]
+    texts = dict.fromkeys([*(text for _, text in found[:_MAX_COMPARED]), *(one.text for one in drafts)])
+    matches = {text: match for text in texts if (match := _match(text, found))}
+    best_first = sorted(matches, key=lambda text: matches[text].order, reverse=True)
+    copies = islice(filter(is_usable, best_first), _MAX_COPIES)
+    candidates = {text: Completion(text, 0.0, is_copy=True) for text in copies} | {one.text: one for one in drafts}
+    rated = [_calibrated(one, matches.get(one.text), weights) for one in candidates.values()]
+    return sorted(rated, key=lambda one: -one.probability)
 
 
-def _calibrated(one: Completion, elsewhere: Sequence[tuple[float, _Continuations]], by: Weights) -> Completion:
-    """A candidate with its probability: the mean over what is said by places of each level of trust.
+def _match(text: str, found: Sequence[tuple[Occurrence, str]]) -> Match | None:
+    """Return the match of a text among the places that are trusted as much as its own; None without one."""
+    trust = max((place.trust for place, line in found if line == text), default=0.0)
+    trusted = [(place, line) for place, line in found if place.trust >= trust]
+    length = next((place.length for place, line in trusted if line == text), 0)
+    alike = [(place, line) for place, line in trusted if place.length >= length]
+    agreeing = [place for place, line in alike if line == text]
+    if not agreeing:
+        return None
+    files = {place.document for place in agreeing}
+    return Match(length, len(agreeing), len(alike), len(files), agreeing[0])
 
-    That a draft stands elsewhere, too, makes it no less likely, however many other texts stand there.
+
+def _calibrated(one: Completion, match: Match | None, by: Weights) -> Completion:
+    """Return a candidate with its probability: that of its match, as far as it is trusted, else of its score.
+
+    A match does not make a draft less likely, however many other texts stand behind such a match.
     """
     score = one.probability
-    least = calibrate(score, None, by) if score else 0.0
-    matches = [(share, places.match(one.text)) for share, places in elsewhere]
-    probability = sum(share * max(least, calibrate(score, match, by)) for share, match in matches)
-    return replace(one, match=matches[-1][1], score=score, probability=probability)
+    probability = calibrate(score, None, by)
+    if match:
+        trust = match.place.trust if match.place else 1.0
+        matched = calibrate(score, match, by)
+        probability = trust * (max(probability, matched) if score else matched) + (1 - trust) * probability
+    return replace(one, match=match, score=score, probability=probability)
 
 
 def is_variant(text: str, other: str) -> bool:
@@ -229,29 +210,8 @@ def beginnings(
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _ExpectedSavings:
-    """What it is worth to offer a completion, in keystrokes."""
-
-    begun: str  # the word at the cursor, as far as it is written
-    likely: Mapping[str, float]  # how likely each word is, where names go on with it
-    lines: Mapping[str, float]  # how likely each text is all that is missing of its line
-
-    def added(self, one: Completion, better: Sequence[Completion]) -> float:
-        """What a completion adds to better ones, in the mean; a step down the list takes one keystroke."""
-        accepted = max((len(other.text) for other in better if one.text.startswith(other.text)), default=0)
-        saved = max(0, len(one.text) - max(accepted, 1) - len(better))
-        continued = sum(other.probability for other in better if other.text.startswith(one.text))
-        line = self.lines.get(one.text, 0.0)
-        word = _next_word(self.begun, one)
-        is_new = word not in (_next_word(self.begun, other) for other in better)
-        worth = line * (_PASSED_LINE_WORTH if self.begun else _LINE_WORTH)
-        worth += is_new * self.likely.get(word, 0.0) * _WORD_WORTH
-        return max(line, one.probability - continued) * saved + worth
-
-
 def _next_word(begun: str, one: Completion) -> str:
-    """The word that a completion goes on with."""
+    """Return the next word of a completion, with the part of it that is written already."""
     return begun + re.split(r"\W", one.text, maxsplit=1)[0]
 
 
@@ -277,7 +237,22 @@ def choose_completions(
     begun = word_begun(left)
     written_words = [(_next_word(begun, one), one.probability) for one in candidates or drafts]
     likely = likely_words(names, written_words) if names else {}
-    savings = _ExpectedSavings(begun, likely, {one.text: one.probability for one in drafts if one.ends})
+    lines = {one.text: one.probability for one in drafts if one.ends}
+    best: list[Completion] = []
+
+    def added(one: Completion) -> float:
+        """What a completion adds to better ones, in the mean; a step down the list takes one keystroke."""
+        accepted = max((len(other.text) for other in best if one.text.startswith(other.text)), default=0)
+        saved = max(0, len(one.text) - max(accepted, 1) - len(best))
+        continued = sum(other.probability for other in best if other.text.startswith(one.text))
+        line = lines.get(one.text, 0.0)
+        word = _next_word(begun, one)
+        is_new = word not in (_next_word(begun, other) for other in best)
+        worth = (
+            line * (_PASSED_LINE_WORTH if begun else _LINE_WORTH) + is_new * likely.get(word, 0.0) * _WORD_WORTH
+        )
+        return max(line, one.probability - continued) * saved + worth
+
     words = islice((word for word in likely if word in names), _MAX_NAMES)
     bare = [
         Completion(word[len(begun) :], likely[word], is_rated=False, ends=False, is_name=True) for word in words
@@ -286,15 +261,14 @@ def choose_completions(
     for text, p in beginnings.items():
         rest[text] = replace(rest.get(text, Completion(text, p)), probability=p, is_rated=False, ends=False)
     rest = {one.text: one for one in bare} | rest | {one.text: one for one in drafts[:1]}
-    best: list[Completion] = []
     while rest and len(best) < most:
         possible = rest.values() if best else [one for one in rest.values() if one.is_name or one in drafts[:1]]
-        best.append(max(possible, key=lambda one: savings.added(one, best)))
+        best.append(max(possible, key=added))
         del rest[best[-1].text]
     rated = iter(sorted((one for one in best if one.is_rated), key=lambda one: -one.probability))
     return [next(rated) if one.is_rated else one for one in best]
 
 
 def word_begun(left: str) -> str:
-    """The word at the end of a line's left part, as far as it is written."""
+    """Return the unfinished word at the end of a text. Example: `x = co` gives `co`."""
     return re.split(r"\W", left)[-1]

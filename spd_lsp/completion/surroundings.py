@@ -1,4 +1,4 @@
-"""Which part of a draft stands behind the cursor already: delimiters closed twice, text that is repeated.
+"""Which part of a draft already stands behind the cursor: delimiters closed twice, repeated text.
 
 In: a draft, and what the document leaves open at the cursor and closes below it. Out: where the draft ends, and
 whether it can stand there.
@@ -38,7 +38,7 @@ class Surroundings:
 
     @classmethod
     def at(cls, source: str, cursor: int, language: str | None) -> Surroundings:
-        """Those of an offset in a document."""
+        """Return what stands around an offset (in code points) in a document."""
         start = source.rfind("\n", 0, cursor) + 1
         end = source.find("\n", cursor) % (len(source) + 1)
         above = source[:start] if start <= _MAX_READ else source[source.find("\n", start - _MAX_READ) + 1 : start]
@@ -63,7 +63,7 @@ class Surroundings:
         return self.opened[-1].kind if self.opened and self.opened[-1].is_text else ""
 
     def read(self, text: str) -> Scan:
-        """What a draft opens and closes here; with what it makes of the word or signs at the cursor."""
+        """Scan a draft at the cursor, together with the word or quotes that it continues."""
         begun = self._begun(text[:1])
         opened = self._opened_by(self.left[: -len(begun)]) if begun else self.opened
         found = _scan_near(begun + text, self.language, opened, self.indent)
@@ -71,7 +71,7 @@ class Surroundings:
         return replace(found, closers=closers)
 
     def _begun(self, first: str) -> str:
-        """The word or quotes at the cursor that such a character would go on."""
+        """Return the word or quotes at the cursor that a draft with this first character continues."""
         if not first or first not in _WORD + _QUOTES:
             return ""
         left = self.left[-_MAX_BEGUN:]
@@ -80,7 +80,7 @@ class Surroundings:
 
     @cached_property
     def closable(self) -> int:
-        """How many of the innermost delimiters nothing behind the cursor closes, so that a draft may."""
+        """How many of the innermost open delimiters a draft may close, since nothing behind the cursor does."""
         opened = self.opened
         skipped = 0
         if opened and opened[-1].is_text:
@@ -102,7 +102,7 @@ class Surroundings:
         return _text_errors(inside) <= _text_errors(outside) and literal.closer in text
 
     def _count_unclosed(self, opened: tuple[Delimiter, ...]) -> int:
-        """Of delimiters around code: how many of the innermost are not closed by what follows.
+        """Return how many of the innermost delimiters around code are not closed behind the cursor.
 
         All are closed where the document is balanced. Else the first closer behind the cursor tells which one it
         belongs to: by its text and, where it begins a line, by that line's indentation.
@@ -127,7 +127,7 @@ class Surroundings:
         return len(waiting)
 
     def end_of(self, text: str) -> int | None:
-        """Where a draft closes what is closed behind the cursor, or began to say the rest of the line before that.
+        """Return where a draft repeats what stands behind the cursor, such as a closing bracket; None if nowhere.
 
         Example: `names)) ==` before `)` at 5; `x for x in y]` before `for x in z]` at 2; `len(x)` nowhere.
         """
@@ -135,7 +135,7 @@ class Surroundings:
         return None if end is None else self._repeat(text[:end], end)
 
     def _repeat(self, text: str, end: int) -> int:
-        """Where a draft says what the rest of the line, or else the next line, begins with; or its end."""
+        """Return where a draft repeats the start of the rest of the line, or else of the next line; or its end."""
         rest = self.rest.strip()[:_MAX_REPEATED]
         following = rest or self.below.lstrip()[:_MAX_REPEATED]
         if not (first := _LEXEME.match(following)) or not (first[0].isalnum() or re.search(r"\w", rest)):
@@ -200,16 +200,16 @@ class Surroundings:
         """Whether neither a draft nor the rest of the cursor's line behind it ends a line within a string."""
         found = self.read(text)
         own = self._left_open(found)
-        if found.is_broken or any(one.kind == "string" and not _may_go_on(one, text) for one in own):
+        strings = [one for one in own if one.kind == "string"]
+        may_go_on = (one.spans_lines and (len(one.closer) > 1 or text.endswith(one.closer)) for one in strings)
+        if found.is_broken or not all(may_go_on):
             return False
         if not (rest := self.rest.strip()):
             return True
         if own:
             return False
-        return _text_errors(self._with_rest(found.open, rest)) <= _text_errors(self._with_rest(self.opened, rest))
-
-    def _with_rest(self, opened: tuple[Delimiter, ...], rest: str) -> Scan:
-        return _scan_near(rest, self.language, opened, self.indent)
+        here, without = (_scan_near(rest, self.language, one, self.indent) for one in (found.open, self.opened))
+        return _text_errors(here) <= _text_errors(without)
 
 
 def _place_of(waiting: Sequence[str], closers: Sequence[str]) -> int:
@@ -218,11 +218,6 @@ def _place_of(waiting: Sequence[str], closers: Sequence[str]) -> int:
     for closer in reversed(closers):
         at = next((n for n in reversed(range(at)) if waiting[n] == closer), 0)
     return at
-
-
-def _may_go_on(literal: Delimiter, text: str) -> bool:
-    """Whether a string that is open at the end of a draft may go on in the next line."""
-    return literal.spans_lines and (len(literal.closer) > 1 or text.endswith(literal.closer))
 
 
 def _text_errors(found: Scan) -> int:

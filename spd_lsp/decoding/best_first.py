@@ -42,19 +42,14 @@ def best_first(
     request: DecodingRequest,
     settings: Settings,
     check: Callable[[], None] = lambda: None,
-    *,
-    read_all: bool = False,
 ) -> DecodingResult:
-    """Return the best k drafts. `check` is called before each pass and may raise to cancel.
-
-    read_all: where passes cost nothing, and every draft is read.
-    """
+    """Return the best k drafts. `check` is called before each pass and may raise to cancel."""
     check()
     search = _Search(request, settings)
     logits = model.prefill(request.prompt, check)  # [V]
     search.add(first_drafts(logits, request, settings, width=2 * settings.drafts))
     while (draft := search.pop()) is not None:
-        if read_all or search.is_worth_reading(draft):
+        if search.is_worth_reading(draft):
             check()
             search.read.append(Read(draft, model.read_draft(draft.ids)))
         source = search.source(draft)

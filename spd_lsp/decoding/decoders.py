@@ -18,8 +18,6 @@ from spd_lsp.decoding.candidates import TINY, Histories, Interpolation, top
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
-_LIKELIER = 2.0  # than tokens that neither n-grams nor texts know
-
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
@@ -37,8 +35,6 @@ def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
 
 def decoder_for(model: object, settings: Settings) -> DecodingFunction:
     """Return the decoder that the settings name; without a model, one that asks n-grams alone, at no pass."""
-    if getattr(model, "is_of_server", False):
-        return partial(_decode_alone, partial(best_first, read_all=True))
     chosen = best_first if settings.decoder == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
 
@@ -46,7 +42,7 @@ def decoder_for(model: object, settings: Settings) -> DecodingFunction:
 def _decode_alone(
     decode: DecodingFunction, model: Model, request: DecodingRequest, settings: Settings, check: Callable[[], None]
 ) -> DecodingResult:
-    """Decode by n-grams, and by the texts of a model server if there are any; no pass is counted."""
+    """Decode by n-grams alone; no pass is counted."""
     known = _KnownAlone(request.interpolation, cast(Any, model).end_of_text)
     request = replace(request, interpolation=known)
     result = decode(model, request, replace(settings, interpolation="linear"), check)
@@ -55,7 +51,7 @@ def _decode_alone(
 
 @dataclass(frozen=True, slots=True)
 class _KnownAlone:
-    """N-grams and a server's texts as an `Interpolation`: a draft ends where neither knows a next token."""
+    """N-grams as an `Interpolation`: a draft ends where they know no next token."""
 
     ngrams: Interpolation | None
     end_of_text: int
@@ -66,7 +62,7 @@ class _KnownAlone:
         return self.ngrams(histories, candidates)
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
-        """Mix as usual, and leave out tokens that are in no history's n-grams and no likelier than any other."""
+        """Mix as usual, and leave out tokens that are in no history's n-grams."""
         if self.ngrams is None:
             candidates = top(p, n)
             p_f = np.broadcast_to(p[candidates], (len(histories), len(candidates)))
@@ -74,6 +70,5 @@ class _KnownAlone:
         else:
             candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
             known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
-        known |= p[candidates] > _LIKELIER * p[p >= 0].min(initial=1.0)
         nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
         return (candidates[known], p_f[:, known]) if known.any() else nothing

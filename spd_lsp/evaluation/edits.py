@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from ngram_builders.errors import UserError
 from ngram_builders.sources.language_ids import LANGUAGE_BY_EXTENSION
-from spd_lsp.edits.edit import tokenize
-from spd_lsp.edits.session import Session
+from spd_lsp.edits import Session, tokenize
 from spd_lsp.evaluation.bootstrap import mean_intervals
 
 _LANGUAGES = ("python", "typescript", "typescriptreact", "javascript", "go")

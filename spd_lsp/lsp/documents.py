@@ -213,16 +213,11 @@ class LspWorkspace(Workspace):
         whole = OpenDocument(cells[0].uri, self._path_of(notebook.uri), language, text)
         return whole, sum(len(cell.source) + 1 for cell in before)
 
-    def request_at(
-        self, document: LspDocument, cursor: int, disabled_languages: Collection[str], *, explicit: bool = False
-    ) -> CompletionRequest:
+    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
         """A request at an offset in a document, which may be a part of a longer text."""
         whole, start = self.whole_text(document)
-        own = {part.revision for part in self.parts(document)}
-        others = (other for other in self.documents if other.revision not in own)
-        revisions = frozenset(other.revision for other in others if other.is_indexable(disabled_languages))
         return CompletionRequest(
-            clean(whole.text), start + cursor, whole.language, whole.path, whole.name, explicit, revisions
+            clean(whole.text), start + cursor, whole.language, whole.path, whole.name, explicit
         )
 
     def indexable(self, disabled_languages: Collection[str]) -> Iterator[OpenDocument]:

@@ -76,7 +76,7 @@ async def complete(ls: Session, params: types.CompletionParams) -> types.Complet
     if not explicit and not follows_typing:  # editors would accept an item with the Enter meant for a new line
         return types.CompletionList(is_incomplete=False, items=[])
     line = document.cursor_line(cursor)
-    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=explicit))
+    drafts = await ls.complete(document, ls.workspace.request_at(document, cursor, explicit=explicit))
     return None if drafts is None else types.CompletionList(follows_typing, menu_items(drafts, line, ls.client))
 
 
@@ -86,7 +86,7 @@ async def ghost_text(ls: Session, params: types.InlineCompletionParams) -> types
     document = ls.workspace.get_text_document(params.text_document.uri)
     explicit = params.context.trigger_kind != types.InlineCompletionTriggerKind.Automatic
     cursor = document.offset_at_position(params.position)
-    request = ls.request_at(document, cursor, explicit=explicit)
+    request = ls.workspace.request_at(document, cursor, explicit=explicit)
     position = document.client_position_at_offset(cursor)
     span = types.Range(position, position)
     typed = ""
@@ -171,7 +171,7 @@ async def all_drafts(ls: Session, params: Any) -> list[dict[str, str]]:
     """All drafts at a cursor: what to insert, that with the word that it completes, and its details."""
     document, cursor = ls.workspace.find_cursor(params)
     word = document.cursor_line(cursor).word
-    drafts = await ls.complete(document, ls.request_at(document, cursor, explicit=True))
+    drafts = await ls.complete(document, ls.workspace.request_at(document, cursor, explicit=True))
     return [{"text": one.text, "label": word + one.text, "details": details_of(one)} for one in drafts or []]
 
 
@@ -313,7 +313,7 @@ async def _reload(ls: Session) -> None:
         ls.status = status
         ls.show_once(status.problem)
         ls.show_once(status.message if status.kind == "error" else "")
-        ls.recent.clear()  # answers of the model before it
+        ls.recent.drop()  # answers of the model before it
         if ls.settings != ls.loader.tried:  # changed meanwhile
             ls.worker.submit(ls.worker.apply_settings, ls.settings)
         ls.index_changes()

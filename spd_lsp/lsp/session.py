@@ -17,7 +17,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -36,7 +36,7 @@ from spd_lsp.completion.typed_along import (
     merge_previous,
     typed_since,
 )
-from spd_lsp.edits.session import Session as NextEdits
+from spd_lsp.edits import Session as NextEdits
 from spd_lsp.lsp.completion_items import ItemCapabilities
 from spd_lsp.lsp.documents import LspDocument, LspWorkspace
 from spd_lsp.lsp.folder_indexer import FolderIndexer
@@ -140,7 +140,8 @@ class Session(LanguageServer):
             self.status.reason = "text was deleted"
             return []
         # 4. The model is asked, once for all who ask the same.
-        request = request.joined_with(self.running.request if self.running else None)
+        if self.running and self.running.request == replace(request, explicit=True):
+            request = self.running.request  # ghost text must not cancel the menu of who asked
         if not (self.running and self.running.request == request):
             self.stop_ahead()
         self.status.reason = COMPUTING
@@ -210,7 +211,7 @@ class Session(LanguageServer):
 
     def note_edit(self, document: LspDocument) -> None:
         """Stop the computation unless it may still help; then what is expected after an edit is computed."""
-        request = self.request_at(document, document.edited_at)
+        request = self.workspace.request_at(document, document.edited_at)
         if (running := self.running) and running.request.uri == request.uri and running.request != request:
             if typed := typed_since(running.request, request):
                 running.token.typed = typed
@@ -249,7 +250,7 @@ class Session(LanguageServer):
         self.worker.wake()
         if self.exclusion(document):
             return
-        request = self.request_at(document, cursor)
+        request = self.workspace.request_at(document, cursor)
         if request not in (self.read_at, self.running and self.running.request):
             self.plan(PREFETCH_DELAY_SECONDS, partial(self.worker.run, self.worker.prefetch, request))
             self.read_at = request
@@ -303,10 +304,6 @@ class Session(LanguageServer):
     def data_folder(self) -> Path:
         """Where tables and counts are."""
         return Registry(Path(self.settings.data_dir) if self.settings.data_dir else None).folder
-
-    def request_at(self, document: LspDocument, cursor: int, *, explicit: bool = False) -> CompletionRequest:
-        """A request at an offset in a document."""
-        return self.workspace.request_at(document, cursor, self.settings.disabled_languages, explicit=explicit)
 
     def why_not(self, document: LspDocument, request: CompletionRequest) -> str:
         """Why a request gets no completions, or an empty string."""
@@ -366,7 +363,7 @@ class Session(LanguageServer):
     def forget_results(self) -> None:
         """Stop the computation and forget all results, as after a change of settings."""
         self.stop()
-        self.recent.clear()
+        self.recent.drop()
 
     def show_once(self, text: str, kind: types.MessageType = types.MessageType.Error) -> None:
         """Show the user a message, unless it was shown before."""

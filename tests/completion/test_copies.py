@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tokenizers import AddedToken
 
@@ -9,7 +11,7 @@ from ngram_builders.index.suffix_array import Occurrence, SearchedTexts, build_s
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import OfferInputs
+from spd_lsp.completion.offer import can_be_offered
 from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match, rank_candidates
 from tests.completion.vocabularies import save_tokenizer
 
@@ -26,8 +28,8 @@ def ask(tokens):
         healed = texts.prompt.begun.decode() if healed is None else healed
         places = [Occurrence(n, document, tuple(tokens.encode(healed + text))) for n, text, document in found]
         said = [Completion(text, p) for text, p in zip(drafts, probabilities, strict=False)]
-        inputs = OfferInputs(texts, places, dict, WITH_NGRAMS)
-        return rank_candidates(said, texts.continuations(places), WITH_NGRAMS, inputs.can_be_offered)
+        fits = partial(can_be_offered, context=context)
+        return rank_candidates(said, texts.continuations(places), WITH_NGRAMS, fits)
 
     return ask
 
@@ -93,22 +95,18 @@ def test_a_block_is_copied_with_its_last_line(ask):
     assert (copy.text, copy.is_copy) == (block, True)
 
 
-@pytest.mark.parametrize("levels", [0, 1, 2])
 @pytest.mark.parametrize(
     ("begun", "copied"), [("", "z = kindle()\n        break"), ("z = ki", "ndle()"), ("z = ", "kindle()")]
 )
 @pytest.mark.parametrize("ends_at_lines", [False, True])
-def test_code_at_another_level_is_found_also_if_tokens_end_where_lines_do(
-    tmp_path, tokens, levels, begun, copied, ends_at_lines
-):
+def test_a_copy_is_found_also_if_tokens_end_where_lines_do(tmp_path, tokens, begun, copied, ends_at_lines):
     if ends_at_lines:
         blanks = [AddedToken(" " * n, special=False, normalized=True) for n in (4, 8, 12)]
         tokens = save_tokenizer(tmp_path, specials=["<|endoftext|>"], added=blanks)
-    code = "while quagga:\n    z = kindle()\n    break\n".replace("\n", "\n" + "    " * levels)
-    known = f"while other:\n    f()\n\n\n{'    ' * levels}{code}\nother = 1\n"
+    known = "    f()\n    while quagga:\n        z = kindle()\n        break\n\nother = 1\n"
     texts = SearchedTexts(build_suffix_array([with_boundaries(tokens.encode(known), tokens.end_of_text)]))
     source = f"def f():\n    while quagga:\n        {begun}"
     context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
     prompt = tokens.prompt(context.before, context.after)
-    found = find_occurrences([texts], prompt.copied_behind, 99, prompt.levels)
+    found = find_occurrences([texts], prompt.copied_behind, 99)
     assert DraftText(tokens, prompt, context).continuations(found)[0][1] == copied

@@ -8,7 +8,7 @@ import pytest
 
 from ngram_builders.errors import UserError
 from spd_lsp.commands.doctor import fill_format
-from spd_lsp.completion.fill_formats import FILL_FORMATS, check_not_for_edits
+from spd_lsp.completion.fill_formats import FILL_FORMATS
 from spd_lsp.settings import NO_FILL_FORMAT, Settings
 from tests.completion.vocabularies import save_tokenizer
 
@@ -134,20 +134,3 @@ def test_the_setting_overrides_the_choice(tmp_path):
     assert shown_prompt(none) == "ab"
     with pytest.raises(UserError, match=r"format qwen needs <\|fim_prefix\|>.* set fillFormat to auto"):
         save_tokenizer(tmp_path, specials=STARCODER, config=config, fill_format="qwen")
-
-
-@pytest.mark.parametrize("model", ["zed-industries/zeta", "/models/sweep-next-edit-1.5B", "ollama:zeta:7b"])
-def test_a_model_of_edits_is_refused(model):
-    with pytest.raises(UserError, match=f"^{model} predicts edits of whole regions"):
-        check_not_for_edits(model, lambda name: False)
-
-
-def test_a_model_with_tokens_of_edits_is_refused(tmp_path):
-    tokens = save_tokenizer(tmp_path, specials=[*QWEN, "<|user_cursor_is_here|>"])
-    with pytest.raises(UserError, match=r"^\./mine predicts edits of whole regions"):
-        check_not_for_edits("./mine", tokens.is_special)
-
-
-@pytest.mark.parametrize("model", ["starter", "Qwen/Qwen2.5-Coder-0.5B", "/home/zeta/qwen", "me/betazeta"])
-def test_a_model_of_completions_is_not_refused(model):
-    check_not_for_edits(model, QWEN.__contains__)

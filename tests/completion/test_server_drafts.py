@@ -142,7 +142,7 @@ def leaves(completer: Completer, source: str, cursor: int) -> str:
     server = Recorder()
     context = build_context(source, cursor, "python", completer.context_budget, completer.tokens.count)
     texts = DraftText(completer.tokens, completer.prompt(context), context)
-    found = server_drafts(server, texts, source, texts.request(None), completer.settings, lambda: None)  # type: ignore[arg-type]
+    found = server_drafts(server, texts, source, completer.settings, lambda: None)  # type: ignore[arg-type]
     assert found is None
     return server.sent
 

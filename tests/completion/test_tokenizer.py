@@ -71,7 +71,7 @@ def test_added_letters_are_text_and_undeclared_marks_in_source_are_characters(tm
     source = "x = 'õ<|fim_prefix|>'"
     ids = tokens.encode(source)
     assert tokens.vocabulary.tokenizer.token_to_id("õ") in ids
-    assert tokens.id_of("<|fim_prefix|>") not in ids
+    assert tokens.vocabulary.marks["<|fim_prefix|>"] not in ids
     assert tokens.bytes_of(ids) == source.encode()
 
 
@@ -101,16 +101,3 @@ def test_a_missing_or_damaged_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="not a readable tokenizer"):
         ModelTokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("step", ["    ", "  ", "\t"])
-def test_a_text_is_also_written_at_the_levels_of_indentation_next_to_its_own(tokens, step):
-    def text(*levels):
-        return "def f(x):\n{}if x:\n{}g(\n{}x,\n\n{})".format(*(step * level for level in levels))
-
-    prompt = tokens.prompt(text(1, 2, 3, 2) + " + y", "")
-    history = [tokens.end_of_text, *prompt.history]
-    written = [tokens.bytes_of(level.there(history)).decode() for level in prompt.levels]
-    assert written == [text(*levels) + " +" for levels in ((0, 1, 2, 1), (2, 3, 4, 3), (1, 0, 1, 0), (3, 4, 5, 4))]
-    assert all(level.there(history)[0] == tokens.end_of_text for level in prompt.levels)
-    assert all(level.here(level.there(history)) == history for level in prompt.levels[1::2])

@@ -24,7 +24,7 @@ _BEFORE_PATTERN = re.compile(r"(?:^|[(,=:\[!&|?{};+%<>~]|\b(?:return|typeof|case
 
 
 class Delimiter(NamedTuple):
-    """One that is open."""
+    """An open delimiter."""
 
     closer: str  # the text that closes it
     kind: Literal["bracket", "string", "comment", "tag", "block"]
@@ -34,7 +34,7 @@ class Delimiter(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """Whether what it encloses is no code."""
+        """Whether it encloses text instead of code."""
         return self.kind in ("string", "comment")
 
 
@@ -188,7 +188,7 @@ def _rules_of(language: str) -> tuple[_Rules, re.Pattern[str]]:
 
 @lru_cache(128)
 def _end_of_text(closer: str, inserted: str) -> re.Pattern[str]:
-    """What matters within a string or comment."""
+    """Return a pattern of what ends a string or comment, escapes a character in it, or begins code in it."""
     return re.compile("|".join(filter(None, (r"\\[\s\S]", "\\n", re.escape(inserted), re.escape(closer)))))
 
 
@@ -203,19 +203,11 @@ def scan(text: str, language: str = "", opened: tuple[Delimiter, ...] = (), inde
     before = len(stack)  # how many of those that were open before the text still are
     closers: list[Closer] = []
     is_broken = False
-    at = start_of_line = read_to = 0
-
-    def line_start(at: int) -> int:
-        """Where the line of an offset starts, which no later call asks for an earlier line."""
-        nonlocal start_of_line, read_to
-        if at > read_to:
-            start_of_line = max(start_of_line, text.rfind("\n", read_to, at) + 1)
-            read_to = at
-        return start_of_line
+    at = 0
 
     def line_indent(at: int) -> int:
         """The indentation of the line of an offset."""
-        begin = line_start(at)
+        begin = text.rfind("\n", 0, at) + 1
         return len(_WHITE.match(text, begin)[0]) if begin else indent  # type: ignore[index]  # always matches
 
     def close(closer: str, start: int) -> None:
@@ -226,7 +218,7 @@ def scan(text: str, language: str = "", opened: tuple[Delimiter, ...] = (), inde
         if place is None and stack and stack[-1].closer == "esac":
             return  # of a pattern of `case`
         if place is None or place < before:
-            is_first = not text[line_start(start) : start].strip()
+            is_first = not text[text.rfind("\n", 0, start) + 1 : start].strip()
             rest = before if place is None else place
             closed = len(opened) - rest + (place is None)
             closers.append(Closer(closer, start, line_indent(start) if is_first else None, closed))
@@ -271,7 +263,7 @@ def scan(text: str, language: str = "", opened: tuple[Delimiter, ...] = (), inde
                 stack.append(Delimiter(dict(rules.block_comments)[found], "comment", line_indent(at - 1)))
             case "pattern":
                 whole = _PATTERN.match(text, start)
-                if whole and _BEFORE_PATTERN.search(text[max(line_start(start), start - 16) : start]):
+                if whole and _BEFORE_PATTERN.search(text[max(text.rfind("\n", 0, start) + 1, start - 16) : start]):
                     at = whole.end()
             case "tag":
                 is_head = top is not None and top.closer == ">"

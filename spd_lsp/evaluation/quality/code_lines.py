@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngram_builders.arrays import U8
-from spd_lsp.completion.syntax.languages import LANGUAGES, Language
-from spd_lsp.completion.syntax.tree import ParserBudgetExceeded, is_documentation, parse
+from spd_lsp.completion.syntax.languages import LANGUAGES, Language, ParserBudgetExceeded, parse
 
 CODE, STRING, COMMENT, SKIPPED = 0, 1, 2, 3  # the kind of a character; SKIPPED: imports and documentation
 LEXEME = re.compile(r"\w+|[^\w\s]")  # a word or a punctuation mark of any language
@@ -61,11 +60,13 @@ def _kinds_of(text: str, language: Language) -> U8:
         nodes = [parse(language, text).root_node]
         while nodes:
             node = nodes.pop()
-            documents = node.type == "expression_statement" and is_documentation(language, node)
+            is_statement = node.type == "expression_statement" and node.named_child_count == 1
+            inner = node.named_child(0) if is_statement and language is LANGUAGES["python"] else None
+            documents = inner is not None and inner.type in ("string", "concatenated_string")
             is_string = "string" in node.type or node.type in ("char_literal", "rune_literal", "heredoc_body")
-            if node.type in language.comments:
+            if "comment" in node.type:
                 kinds[node.start_byte : node.end_byte] = COMMENT
-            elif node.type in language.imports or documents:
+            elif node.type in language.imports.split() or documents:
                 kinds[node.start_byte : node.end_byte] = SKIPPED
             elif is_string and node.is_named:
                 kinds[node.start_byte : node.end_byte] = STRING

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ngram_builders.index.mixture import Mixture
-from spd_lsp.completion.blocks import first_line
 from spd_lsp.completion.completer import Completer
+from spd_lsp.completion.offer import first_line
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.evaluation.quality.arms import ArmRunner, parse_arm

@@ -17,8 +17,9 @@ from click.testing import CliRunner
 
 from ngram_builders.errors import UserError
 from spd_lsp.cli import main
-from spd_lsp.completion.loading import load_completer, open_model
+from spd_lsp.completion.loading import load_completer
 from spd_lsp.lsp.transport.serve import SharedModel
+from spd_lsp.models.load import load as open_model
 from spd_lsp.settings import Settings
 from tests.lsp.lsp_client import at, session, until
 from tests.lsp.test_server_process import end, process

@@ -1,19 +1,17 @@
-"""The tree: what a place stands in, and whether a body begins there, in any language and however broken."""
+"""The tree: what a place stands in, and which lines can stand there, in any language and however broken."""
 
 from __future__ import annotations
 
 import random
 import resource
 import sys
-from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
 from spd_lsp.completion.surroundings import Surroundings
-from spd_lsp.completion.syntax import tree
-from spd_lsp.completion.syntax.languages import LANGUAGES
-from spd_lsp.completion.syntax.tree import (
+from spd_lsp.completion.syntax.languages import (
+    LANGUAGES,
     ParserBudgetExceeded,
     breaks_line,
     find_heads,
@@ -131,7 +129,7 @@ def test_a_line_that_cannot_be_code_is_known_where_all_around_it_is(
     source, cursor = marked.replace("¦", ""), marked.index("¦")
     far = "x = 1\n" * 20_000 if language == "python" else ""
     for above in ("", far):
-        breaks = breaks_line(LANGUAGES[language], above + source, len(above) + cursor)
+        breaks = breaks_line(LANGUAGES[language], Surroundings.at(above + source, len(above) + cursor, language))
         assert [breaks(line) for line in (*sound, *broken)] == [False] * len(sound) + [True] * len(broken)
 
 
@@ -141,8 +139,8 @@ def test_no_line_of_a_real_file_is_broken_wherever_the_cursor_stood():
     for row in range(len(lines)):
         for column in (choose.randrange(len(lines[row]) + 1) for _ in range(4)):
             source = "\n".join([*lines[:row], lines[row][:column], *lines[row + 1 :]])
-            around = Surroundings.at(source, at := sum(len(line) + 1 for line in lines[:row]) + column, "python")
-            breaks = breaks_line(LANGUAGES["python"], source, at)
+            around = Surroundings.at(source, sum(len(line) + 1 for line in lines[:row]) + column, "python")
+            breaks = breaks_line(LANGUAGES["python"], around)
             line = lines[row][column:]
             assert around.literal or not breaks(line) or not breaks(around.closed(line))
 
@@ -151,19 +149,4 @@ def test_no_line_of_a_real_file_is_broken_wherever_the_cursor_stood():
 def test_a_row_names_only_nodes_that_its_grammar_has(name: str):
     row = LANGUAGES[name]
     known = load_grammar(row.module, row.entry)
-    kinds = row.imports | row.comments | row.strings | row.bodies
-    assert {kind for kind in kinds if known.id_for_node_kind(kind, True) is None} == set()
-
-
-def test_a_file_that_ended_a_process_before_is_read_as_plain_lines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    """Whatever a grammar does with it: the process that it ended left a mark."""
-    monkeypatch.setattr(tree, "_MARKERS", tmp_path)
-    above = ("def never_parsed_here():\n", *("    x = 1\n" for _ in range(2_000)))
-    text = "".join(above)
-    name = f"a file in tree_sitter_python\0{text[:200]}".encode()
-    (tmp_path / blake2b(name, digest_size=8).hexdigest()).write_text("Fatal Python error: Segmentation fault")
-    with pytest.raises(ParserBudgetExceeded):
-        parse(LANGUAGES["python"], text)
-    assert find_heads(LANGUAGES["python"], above, ()) == ([0], [])
+    assert {kind for kind in row.imports.split() if known.id_for_node_kind(kind, True) is None} == set()

@@ -144,7 +144,7 @@ def open_registry(settings: Settings) -> Registry:
 def load_tokens(model: str) -> ModelTokenizer:
     """The tokenizer of a model; a model that is named by its Hugging Face id may be downloaded."""
     from spd_lsp.completion.tokenizer import ModelTokenizer
-    from spd_lsp.models.checkpoint.hub import locate
+    from spd_lsp.models.hub import locate
 
     return ModelTokenizer(locate(model))
 

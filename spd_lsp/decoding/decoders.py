@@ -14,7 +14,7 @@ import numpy as np
 
 from ngram_builders.arrays import Floats, Ids
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.candidates import TINY, Histories, Interpolation, top
+from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
@@ -63,12 +63,9 @@ class _KnownAlone:
 
     def mix_top(self, histories: Histories, p: Floats, n: int) -> tuple[Ids, Floats]:
         """Mix as usual, and leave out tokens that are in no history's n-grams."""
-        if self.ngrams is None:
-            candidates = top(p, n)
-            p_f = np.broadcast_to(p[candidates], (len(histories), len(candidates)))
-            known = np.zeros(len(candidates), bool)
-        else:
-            candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
-            known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
         nothing = np.array([self.end_of_text]), np.full((len(histories), 1), TINY)
+        if self.ngrams is None:
+            return nothing
+        candidates, p_f = self.ngrams.mix_top(histories, p, n)  # [C], [K, C]
+        known = (self.ngrams(histories, candidates) > 0).any(axis=0) | (candidates == self.end_of_text)
         return (candidates[known], p_f[:, known]) if known.any() else nothing

@@ -120,11 +120,15 @@ class Engine(ABC):
             check()
             self.threads.look_around()
             chunk = ids[start : start + self.chunk]
-            prompt.logits = self.forward(chunk, prompt.cache, last_only=True)[-1]
+            prompt.logits = self.read_chunk(chunk, prompt.cache, check)
             prompt.ids = ids[: start + len(chunk)]
             self.positions_read += len(chunk)
         assert prompt.logits is not None
         return np.array(prompt.logits)
+
+    def read_chunk(self, ids: Sequence[int], cache: Any, check: Callable[[], None]) -> Any:
+        """Read some of a prompt's tokens and return the logits after the last one [V]."""
+        return self.forward(ids, cache, last_only=True)[-1]
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from spd_lsp.models.llama.library import (
     MAX_SEQUENCES,
     Batch,
     context_settings,
+    first_byte_test,
     last_error,
     load_library,
 )
@@ -36,7 +38,8 @@ from spd_lsp.models.stored import find_parts
 _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are needed
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
 _INITIAL_STATES = 20  # where each takes memory for a state, too: in Mamba 2, 4 bytes x width x state size a layer
-_NO_ROOM = 1  # what llama_decode returns when the cache is full
+_NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
+_LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
 _LARGE = 500_000_000  # bytes of weights, beyond which a second of a CPU reads fewer tokens than a chunk has
 _LARGE_CHUNK = 16
 _MAX_STATES = 4  # of a prompt: after all of it, and where one goes back to as it changes
@@ -93,6 +96,15 @@ class LlamaEngine(Engine):
         """As in `Engine`."""
         return SequenceCache(self.context) if self.keeps_positions else StateCache(self.context)
 
+    def read_chunk(self, ids: Sequence[int], cache: Any, check: Callable[[], None]) -> Any:
+        """As in `Engine`. The pass is stopped when `check` raises: a chunk takes up to a second of one core."""
+        while True:
+            try:
+                with self.context.stopping_when(check):
+                    return super().read_chunk(ids, cache, check)
+            except Stopped:
+                check()
+
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """As in `Engine`, in one pass for ids and one for mixtures. If one fails, its caches have not changed."""
         logits: dict[int, Floats] = {}
@@ -139,6 +151,10 @@ class _Part(NamedTuple):
     last_only: bool  # whether logits are computed after the last position only
 
 
+class Stopped(Exception):
+    """A pass ended early; it added nothing."""
+
+
 class LlamaContext:
     """One cache for many sequences, and the passes that fill it.
 
@@ -154,6 +170,7 @@ class LlamaContext:
         self.sequences = self.more
         self.dropped: list[int] = []  # of deleted caches; garbage collection must not wait for the lock
         self.threads = (1, 1)
+        self.stop = ctypes.create_string_buffer(2)  # a text that is empty while a pass may go on
         self.positions = min(_INITIAL_POSITIONS, max(512, model.max_positions))
         self._open()
 
@@ -168,6 +185,28 @@ class LlamaContext:
         # The model is an argument, too, so that it outlives its context.
         self.close = weakref.finalize(self, lambda model, free: free(pointer), self.model, self.library.llama_free)
         self.set_threads(*self.threads)
+        self.library.llama_set_abort_callback(pointer, first_byte_test(), ctypes.addressof(self.stop))
+
+    @contextmanager
+    def stopping_when(self, check: Callable[[], None]) -> Iterator[None]:
+        """Stop a pass that runs within, which then raises `Stopped`, while `check` raises in another thread."""
+        is_over = threading.Event()
+
+        def look() -> None:
+            while not is_over.wait(_LOOK_SECONDS):
+                try:
+                    check()
+                except Exception:
+                    self.stop.value = b"1"
+
+        watcher = threading.Thread(target=look, name="spd-lsp-stop", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watcher.join()
+            self.stop.value = b""
 
     def set_threads(self, step: int, prompt: int) -> None:
         """Compute a step, and a prompt, in this many threads."""
@@ -230,6 +269,8 @@ class LlamaContext:
                 self._grow(len(values))
             while (status := self.library.llama_decode(self.pointer, batch)) == _NO_ROOM:
                 self._grow(len(values))
+            if status == _STOPPED:
+                raise Stopped
             if status:
                 raise RuntimeError(f"llama_decode failed with status {status} ({last_error()})")
             # 3. Copy the logits.

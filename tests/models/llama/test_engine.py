@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,6 +16,7 @@ import torch
 from ngram_builders.errors import UserError
 from spd_lsp.models.batch_scheduler import BatchScheduler
 from spd_lsp.models.hub import locate
+from spd_lsp.models.llama.engine import Stopped
 from spd_lsp.models.load import load
 from tests.models.llama.gguf_files import SHAPE, transformers_weights
 
@@ -163,3 +166,42 @@ def test_an_id_the_model_does_not_have_is_an_error_and_not_the_end_of_the_proces
         engine.prefill([1, token])
     with pytest.raises(IndexError):
         engine.step([1, token], np.array([0.5, 0.5]))
+
+
+class Gone(Exception):
+    """Nobody waits any more."""
+
+
+def test_a_pass_can_be_stopped_and_adds_nothing(gguf_folder):
+    engine, other = (load(locate(str(gguf_folder / "F32.gguf"))) for _ in range(2))
+    engine.prefill(LONG[:20])
+    engine.context.stop.value = b"1"
+    with pytest.raises(Stopped):
+        engine.forward(LONG[20:], engine.prompts[-1].cache)
+    engine.context.stop.value = b""
+    expected = np.concatenate([other.prefill(LONG[:20])[None], other.prefill(LONG)[None]])
+    np.testing.assert_array_equal(engine.prefill(LONG), expected[1])
+    assert engine.positions_read == len(LONG)
+
+
+def test_whoever_no_longer_waits_stops_the_pass_that_runs(engine, monkeypatch):
+    """Without being asked between two chunks: one of a slow model takes a second."""
+    asked = []
+
+    def gone() -> None:
+        asked.append(threading.current_thread().name)
+        if len(asked) > 1:  # the first question comes before the pass
+            raise Gone
+
+    def endless(inputs):
+        while not engine.context.stop.value:
+            time.sleep(0.001)
+        raise Stopped
+
+    monkeypatch.setattr(engine, "forward_batch", endless)
+    with pytest.raises(Gone):
+        engine.prefill(LONG, gone)
+    assert asked[1] != threading.current_thread().name
+    assert not engine.context.stop.value
+    monkeypatch.undo()
+    assert np.isfinite(engine.prefill(LONG)).all()

@@ -376,10 +376,10 @@ class Session(LanguageServer):
         if source is not FeatureRequestError:
             log.error("failed to handle a message: %s", safe_traceback(error))
 
-    def note_acceptance(self, language: str, source: str, characters: int) -> None:
+    async def note_acceptance(self, language: str, source: str, characters: int) -> None:
         """Count a completion that the editor inserted."""
         self.usage.note_acceptance(language, source, characters)
-        self.worker.submit(add_counts, self.data_folder, self.usage.take())
+        await asyncio.to_thread(add_counts, self.data_folder, self.usage.take())
 
     def shutdown(self) -> None:
         """Stop all work and free the model: the process may go on to serve other sessions."""

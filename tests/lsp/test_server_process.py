@@ -74,7 +74,7 @@ async def end(child: asyncio.subprocess.Process) -> int:
 
 async def decoding(child: asyncio.subprocess.Process, editor: Editor) -> str:
     """Wait until the endless completer runs; what was on stderr so far."""
-    await editor.start()
+    await editor.start_and_load()
     editor.open("secret = \n")
     editor.send_request(COMPLETION, at(0, 9))
     assert child.stderr

@@ -148,7 +148,7 @@ def trim_draft(text: str, context: Context) -> str:
     if end is None and context.shape == "block" and "\n" in text.strip():
         end = text.rindex("\n")
     text = text[:end].rstrip()
-    while "\n" in text.strip() and context.around.is_left_open(text):
+    while "\n" in text.strip() and context.around.left_open(text):
         text = text[: text.rindex("\n")].rstrip()
     return text
 

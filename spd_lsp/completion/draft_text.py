@@ -80,11 +80,11 @@ class DraftText:
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun, code = self.prompt.begun, written.lstrip()
-        if not (self.context.around.left.isspace() and begun.isspace() and code):
+        begun, left, code = self.prompt.begun, self.context.around.left.encode(), written.lstrip()
+        blanks = written[: len(written) - len(code)]
+        if not (left.isspace() and begun.isspace() and code) or (b"\n" in begun and b"\n" not in blanks):
             return written
-        own = written[: -len(code)].rpartition(b"\n")[2]
-        left = self.context.around.left.encode()
+        own = blanks.rpartition(b"\n")[2]
 
         def moved(line: re.Match[bytes]) -> bytes:
             """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""

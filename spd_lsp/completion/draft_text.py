@@ -80,11 +80,11 @@ class DraftText:
 
     def _indented(self, written: bytes) -> bytes:
         """A copy that begins behind the end of a line, indented as the cursor's line is."""
-        begun, code = self.prompt.begun, written.lstrip()
-        if not (self.context.around.left.isspace() and begun.isspace() and code):
+        begun, left, code = self.prompt.begun, self.context.around.left.encode(), written.lstrip()
+        blanks = written[: len(written) - len(code)]
+        if not (left.isspace() and begun.isspace() and code) or (b"\n" in begun and b"\n" not in blanks):
             return written
-        own = written[: -len(code)].rpartition(b"\n")[2]
-        left = self.context.around.left.encode()
+        own = blanks.rpartition(b"\n")[2]
 
         def moved(line: re.Match[bytes]) -> bytes:
             """Example: from four blanks to eight -> four more, of a line with two: two less than eight."""
@@ -148,7 +148,7 @@ def trim_draft(text: str, context: Context) -> str:
     if end is None and context.shape == "block" and "\n" in text.strip():
         end = text.rindex("\n")
     text = text[:end].rstrip()
-    while "\n" in text.strip() and context.around.is_left_open(text):
+    while "\n" in text.strip() and context.around.left_open(text):
         text = text[: text.rindex("\n")].rstrip()
     return text
 

@@ -27,7 +27,7 @@ from spd_lsp.completion.ranking import (
     rank_candidates,
     word_begun,
 )
-from spd_lsp.completion.surroundings import Surroundings, splits_word
+from spd_lsp.completion.surroundings import splits_word
 from spd_lsp.completion.syntax.languages import LANGUAGES, breaks_line
 from spd_lsp.decoding.superposed import DecodingResult
 from spd_lsp.output.printable import HIDDEN_CHARACTERS, printable
@@ -38,9 +38,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _JOINT = re.compile(r"[a-z\d][A-Z]|[^\W_]_+[^\W_]")  # between two parts of a name: `numRows`, `num_rows`
 _IS_BOUND = re.compile(r"\s*(?::(?!:)|:?=(?!=))")  # what stands behind a name that is defined
 _BINDS = re.compile(r"\b(?:as|class|const|def|fn|for|func|function|import|let|var)\s+$")  # and before it
-# A loop of the model, or a word such as `RegistryRegistry`: 40 in 6.7 million of code.
-_REPEATED = re.compile(r"(.{3,9}?)\1{5}\Z|(.{10,100}?)\2{3}\Z|\b(?!\d)(\w{4,100})\3\b", re.DOTALL)
-_MAX_REPEATED = 400  # characters of a draft's end that are searched for it
+_TWICE = re.compile(r"\b(?!\d)(\w{4,100})\1\b")  # a word such as `RegistryRegistry`: 40 in 6.7 million of code
 _TOP_LEVEL = re.compile(r"\n(?=[^\s)\]}#])")  # where a line begins that is not indented
 _MAX_READ_ABOVE = 20_000  # characters of the function or class around a cursor
 _SURE_OF_NAMES = 0.1  # the probability from which a draft may hold a new name
@@ -254,12 +252,12 @@ def usable_completions(drafts: Iterable[tuple[str, float]], context: Context) ->
 def can_be_offered(text: str, context: Context) -> bool:
     """Whether a trimmed text adds something new that can stand at the cursor."""
     around = context.around
-    if not text.strip() or HIDDEN_CHARACTERS.search(text):
+    if not text.strip() or HIDDEN_CHARACTERS.search(text) or _is_endless(text):
         return False
     begun = word_begun(around.left) if re.match(r"\w", text) else ""
-    if _REPEATED.search((begun + text)[-_MAX_REPEATED:]):
+    if _TWICE.search(begun + text):
         return False
-    if not text.strip("\"'`") and around.is_left_open(text):
+    if not text.strip("\"'`") and around.left_open(text):
         return False
     if splits_word(text, around.rest):
         return False
@@ -273,13 +271,18 @@ def can_be_offered(text: str, context: Context) -> bool:
         return False
     if not around.can_stand(text):
         return False
-    return not (re.search(r"\bself\.", text) and _is_outside_methods(text, around))
+    if around.language == "python" and not around.literal and re.search(r"\bself\.", text):
+        outer = _TOP_LEVEL.split(f"\n{around.above[-_MAX_READ_ABOVE:]}{around.left}{text}")[-1]
+        return re.search(r"\bself\b(?!\.)", outer) is not None  # a parameter of the function or class around it
+    return True
 
 
-def _is_outside_methods(text: str, around: Surroundings) -> bool:
-    """Whether a text in Python comes to stand in a function or class in which no `self` stands above it."""
-    outer = _TOP_LEVEL.split(f"\n{around.above[-_MAX_READ_ABOVE:]}{around.left}{text}")[-1]
-    return around.language == "python" and not around.literal and not re.search(r"\bself\b(?!\.)", outer)
+def _is_endless(text: str) -> bool:
+    """Whether a text ends in a short string repeated six times or a long one four times: a loop of the model."""
+    return any(
+        text.endswith(text[-n:], 0, -n) and text.endswith(text[-n:] * (6 if n < 10 else 4))
+        for n in range(3, len(text) // 4 + 1)
+    )
 
 
 def without_broken(completions: Iterable[Completion], context: Context, most: int) -> list[Completion]:

@@ -177,18 +177,15 @@ class Surroundings:
                 return "\n".join(lines[:-n])[len(self.left) :].rstrip()
         return text
 
-    def is_left_open(self, text: str) -> bool:
-        """Whether a draft opens what it does not close."""
-        return bool(self._left_open(self.read(text)))
-
-    def _left_open(self, found: Scan) -> tuple[Delimiter, ...]:
+    def left_open(self, text: str) -> tuple[Delimiter, ...]:
         """What a draft opens and does not close."""
+        found = self.read(text)
         closed = found.closers[-1].closed if found.closers else 0
         return found.open[max(0, len(self.opened) - closed) :]
 
     def closed(self, text: str) -> str:
         """A draft with an end for all code and strings that it opens, and a body for a block of Python."""
-        opened = self._left_open(self.read(text))
+        opened = self.left_open(text)
         if any(one.kind == "comment" for one in opened):
             return text
         ends = "".join(one.closer for one in reversed(opened))
@@ -199,7 +196,7 @@ class Surroundings:
     def can_stand(self, text: str) -> bool:
         """Whether neither a draft nor the rest of the cursor's line behind it ends a line within a string."""
         found = self.read(text)
-        own = self._left_open(found)
+        own = self.left_open(text)
         strings = [one for one in own if one.kind == "string"]
         may_go_on = (one.spans_lines and (len(one.closer) > 1 or text.endswith(one.closer)) for one in strings)
         if found.is_broken or not all(may_go_on):

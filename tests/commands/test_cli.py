@@ -247,7 +247,7 @@ def test_an_invalid_position_is_reported(invoke, program, monkeypatch, position,
     ("arguments", "status", "message"),
     [
         (["--model", "no-such-model"], 1, "there is no model 'no-such-model'"),
-        (["--model", "qwen2.5-coder-0.5b"], 1, "run: spd-lsp models get qwen2.5-coder-0.5b, which prints"),
+        (["--model", "qwen2.5-coder-0.5b"], 1, "`spd-lsp models get NAME` downloads"),
         (["--device", "abacus"], 2, "'--device': must be auto, cpu, mps, cuda or cuda:N, not 'abacus'"),
         (["--device", "mps"], 1, "device 'mps' is not available"),
     ],

@@ -61,8 +61,9 @@ class Learned:
 class BlankFirst(ModelTokenizer):
     """Puts a blank before every text, as SentencePiece vocabularies do."""
 
-    def encode(self, text: str) -> list[int]:
-        return super().encode(" " + text)
+    def __init__(self) -> None:
+        super().__init__(STARTER)
+        self.encode = lambda text: self.vocabulary.encode(" " + text)
 
 
 def by_rule(pattern: str) -> pre_tokenizers.PreTokenizer:
@@ -75,7 +76,7 @@ def encoder(name: str) -> TextEncoder:
     if name == "starter":
         return TextEncoder(ModelTokenizer(STARTER))
     if name == "blank first":
-        return TextEncoder(BlankFirst(STARTER))
+        return TextEncoder(BlankFirst())
     if name == "gpt-2":
         return TextEncoder(Learned(pre_tokenizers.ByteLevel(add_prefix_space=False)))
     # Without a rule, words go on across line ends.

@@ -10,7 +10,7 @@ vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +21,6 @@ from ngram_builders.arrays import F32, F64, I64, Floats, Ints
 from ngram_builders.index.suffix_array import (
     WIDE,
     Occurrence,
-    Rewriting,
     SearchedTexts,
     SuffixArray,
     find_occurrences,
@@ -122,11 +121,9 @@ class Mixture:
         other.max_context = longest - 1
         return other
 
-    def occurrences(
-        self, history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
-    ) -> list[Occurrence]:
+    def occurrences(self, history: Sequence[int], follow: int) -> list[Occurrence]:
         """Return where the end of a history stands in the texts that were counted: see `find_occurrences`."""
-        return find_occurrences(self.texts, history, follow, rewritings)
+        return find_occurrences(self.texts, history, follow)
 
     def __call__(self, histories: Histories, candidates: Ints) -> Floats:
         """p_ngram(x) = sum_n lambda_n p_n(x | last n-1 tokens), section 3.2 of the paper. -> [K, C]

@@ -263,13 +263,6 @@ class Around(NamedTuple):
     lines: int | None = None  # line ends of the whole text, where what is before is not all that is
 
 
-class Rewriting(NamedTuple):
-    """How ids are written elsewhere, such as at another level of indentation, and what is written there here."""
-
-    there: Callable[[Sequence[int]], Sequence[int]]
-    here: Callable[[Sequence[int]], Sequence[int]]
-
-
 @dataclass(frozen=True, slots=True)
 class SearchedTexts:
     """Texts that a history is looked for in: of a table, or such as were written since."""
@@ -281,9 +274,9 @@ class SearchedTexts:
     holder: Callable[[int], tuple[object, int | None] | None] = lambda document: None
     label: Callable[[object], str] = str  # of a holder, for a person to read
 
-    def find(self, history: Sequence[int], follow: int, longer_than: int = 0) -> list[Occurrence]:
+    def find(self, history: Sequence[int], follow: int) -> list[Occurrence]:
         """Return places where the end of a history stands, with up to `follow` ids behind it there."""
-        places = _find(self.array, history, _PLACES_PER_LENGTH, follow, self.skipped, longer_than)
+        places = _find(self.array, history, _PLACES_PER_LENGTH, follow, self.skipped)
         return list(islice(places, _MAX_PLACES))
 
     def around(self, document: int, at: int) -> Around | None:
@@ -296,14 +289,14 @@ class SearchedTexts:
 
 
 def _find(
-    array: SuffixArray, history: Sequence[int], n: int, follow: int, skipped: Container[int], longer_than: int
+    array: SuffixArray, history: Sequence[int], n: int, follow: int, skipped: Container[int]
 ) -> Iterator[Occurrence]:
     """Yield places where the end of a history stands, the longest matches first, `n` of each length at most."""
     spans = array.intervals(history, _DEPTH)
     if not spans:
         return
     first = end = _nearest(array, history, spans)
-    for length in range(len(spans), longer_than, -1):
+    for length in range(len(spans), 0, -1):
         left, right = range(spans[length - 1][0], first), range(end, spans[length - 1][1])
         step = max(1, -(-(len(left) + len(right)) // n))
         for rank in (*left[::step], *right[::step]):
@@ -328,21 +321,13 @@ def _nearest(array: SuffixArray, history: Sequence[int], spans: Sequence[tuple[i
     return first
 
 
-def find_occurrences(
-    texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, rewritings: Iterable[Rewriting] = ()
-) -> list[Occurrence]:
-    """Return places in several tables' texts, the longest matches first; documents are numbered apart.
-
-    Of a rewritten history those places whose match is longer than any of the history as it is.
-    """
-    found = _find_in_each(texts, history, follow)
-    longest = max((place.length for place in found), default=1)
-    for there, here in rewritings:
-        rewritten = there(history[-_DEPTH:])
-        longer = _find_in_each(texts, rewritten, follow, longest) if rewritten != history[-_DEPTH:] else []
-        known = {place[1:-1] for place in longer}
-        found = [place for place in found if place[1:-1] not in known]
-        found += [place._replace(next=tuple(here(place.next))) for place in longer]
+def find_occurrences(texts: Sequence[SearchedTexts], history: Sequence[int], follow: int) -> list[Occurrence]:
+    """Return places in several tables' texts, the longest matches first; documents are numbered apart."""
+    found = [
+        place._replace(document=place.document * len(texts) + number, trust=one.trust)
+        for number, one in enumerate(texts)
+        for place in one.find(history, follow)
+    ]
     return sorted(found, key=lambda place: -place.length)
 
 
@@ -350,13 +335,3 @@ def text_around(texts: Sequence[SearchedTexts], document: int, at: int) -> Aroun
     """`SearchedTexts.around`, of a document as `find_occurrences` numbers them."""
     document, number = divmod(document, len(texts))
     return texts[number].around(document, at)
-
-
-def _find_in_each(
-    texts: Sequence[SearchedTexts], history: Sequence[int], follow: int, longer_than: int = 0
-) -> list[Occurrence]:
-    return [
-        place._replace(document=place.document * len(texts) + number, trust=one.trust)
-        for number, one in enumerate(texts)
-        for place in one.find(history, follow, longer_than)
-    ]

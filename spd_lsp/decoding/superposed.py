@@ -23,6 +23,7 @@ import heapq
 import math
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -110,12 +111,14 @@ def superpose(
     settings: Settings,
     check: Callable[[], None] = lambda: None,
     width: int = 0,
+    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
 ) -> DecodingResult:
     """Return the best k drafts. `check` is called before each pass and may raise to cancel.
 
     `width` drafts are kept live (0: k). More of them cost no further passes, and leave more `spare` drafts.
+    `kept` chooses the draft that a reset continues from the live ones, best first.
     """
-    decoding = superposed_passes(request, settings, width)
+    decoding = superposed_passes(request, settings, width, kept)
     following, result = advance(decoding, None)
     while result is None:
         assert following is not None
@@ -134,7 +137,12 @@ def advance(decoding: Decoding, logits: Floats | None) -> tuple[NextPass | None,
         return None, done.value
 
 
-def superposed_passes(request: DecodingRequest, settings: Settings, width: int = 0) -> Decoding:
+def superposed_passes(
+    request: DecodingRequest,
+    settings: Settings,
+    width: int = 0,
+    kept: Callable[[Sequence[Draft]], Draft] = itemgetter(0),
+) -> Decoding:
     """Run Superposed Decoding: yield each pass, be sent its logits, and return the drafts."""
     k = settings.drafts
     ranking = settings.ranking
@@ -146,7 +154,7 @@ def superposed_passes(request: DecodingRequest, settings: Settings, width: int =
     passes, rows = 1, 0
     while passes < settings.max_tokens and not is_done(live, finished, k, ranking):
         if settings.reset_every and passes % settings.reset_every == 0:
-            live = live[:1]  # section 5.3: one draft continues alone, from a cache of its own tokens
+            live = [kept(live)]  # section 5.3: one draft continues alone, from a cache of its own tokens
             logits = yield NextPass([*request.prompt, *live[0].ids])
             rows += passes
         else:

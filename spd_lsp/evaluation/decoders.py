@@ -7,17 +7,13 @@ decoders reads one position. A pass of beam search or sampling reads one per unf
 from __future__ import annotations
 
 import heapq
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-import numpy as np
-
-from ngram_builders.arrays import Ids
-from spd_lsp.decoding.candidates import log_softmax
 from spd_lsp.decoding.decoders import DecodingFunction, decoder_for
+from spd_lsp.decoding.nucleus import draw, sampled_resets, seeded
 from spd_lsp.decoding.superposed import (
     DecodingRequest,
     DecodingResult,
@@ -27,15 +23,11 @@ from spd_lsp.decoding.superposed import (
     is_done,
     rank_drafts,
     select_drafts,
-    superpose,
 )
 from spd_lsp.models.base import Engine
 from spd_lsp.settings import Settings
 
 Check = Callable[[], None]
-_TOP_P = 0.9  # of the fewest tokens that are drawn from, as in the paper
-_TEMPERATURE = 0.6  # likewise
-_CANDIDATES = 50  # tokens that are drawn from at most
 
 
 class _DraftBatch:
@@ -98,9 +90,9 @@ def sample(
 ) -> tuple[_DraftBatch, list[Draft]]:
     """Draw k samples, seeded by the prompt; equal samples are kept."""
     batch = _DraftBatch(model, request, settings, check)
-    rng = _seeded(request.prompt)
+    rng = seeded(request.prompt)
     first = batch.prefill()
-    live = [_draw(first, rng) for _ in range(settings.drafts)]
+    live = [draw(first, rng) for _ in range(settings.drafts)]
     done: list[Draft] = []
     while True:
         ends = [len(draft.ids) == settings.max_tokens or request.stop(draft.ids) for draft in live]
@@ -108,32 +100,7 @@ def sample(
         live = [draft for draft, ended in zip(live, ends, strict=True) if not ended]
         if not live:
             return batch, done
-        live = [_draw(options, rng) for options in batch.step(live)]
-
-
-def sampled_drafts(
-    model: Model, request: DecodingRequest, settings: Settings, check: Check, samples: int
-) -> Iterator[DecodingResult]:
-    """k drafts of each sample: the first token is drawn from the nucleus, and what follows is superposed."""
-    rng = _seeded(request.prompt)
-    nucleus = replace(settings, temperature=_TEMPERATURE, candidates=_CANDIDATES)
-    beginnings = _DraftBatch(model, request, nucleus, check).prefill()
-    for _ in range(samples):
-        first: dict[tuple[int, ...], Ids] = {(): np.array(_draw(beginnings, rng).ids)}
-        yield superpose(model, replace(request, allowed=first.get), settings, check)
-
-
-def _seeded(prompt: Sequence[int]) -> np.random.Generator:
-    """The same prompt, the same draws."""
-    return np.random.default_rng(zlib.crc32(np.asarray(prompt, dtype=np.int64).tobytes()))
-
-
-def _draw(options: Iterable[Draft], rng: np.random.Generator) -> Draft:
-    """Draw by probability, from the fewest drafts that hold `_TOP_P` of that of all."""
-    ranked = sorted(options, key=lambda draft: -draft.score)
-    mass = np.cumsum(np.exp(log_softmax(np.array([draft.score for draft in ranked]))))
-    kept = mass[: np.searchsorted(mass, _TOP_P) + 1]
-    return ranked[int(np.searchsorted(kept, rng.random() * kept[-1], side="right"))]
+        live = [draw(options, rng) for options in batch.step(live)]
 
 
 def _product_decoder(
@@ -150,4 +117,5 @@ DECODERS: dict[str, DecodingFunction] = {
     "greedy": partial(_product_decoder, decoder="superposed", drafts=1),
     "nucleus": _nucleus,
     "beam": beam,
+    "sampled-resets": sampled_resets,
 }

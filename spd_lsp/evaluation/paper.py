@@ -26,9 +26,10 @@ from ngram_builders.index.suffix_array import build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.tokenizer import ModelTokenizer
 from spd_lsp.decoding.candidates import TINY, log_softmax, top
+from spd_lsp.decoding.nucleus import sampled_drafts
 from spd_lsp.decoding.superposed import DecodingRequest
 from spd_lsp.evaluation.bootstrap import Interval, mean_intervals
-from spd_lsp.evaluation.decoders import DECODERS, sample, sampled_drafts
+from spd_lsp.evaluation.decoders import DECODERS, sample
 from spd_lsp.evaluation.quality.examples import read_packages
 from spd_lsp.evaluation.tables import markdown_table, percent
 from spd_lsp.models.base import Engine, ForwardInput
@@ -66,8 +67,9 @@ _PERPLEXITY: dict[str, _Method] = {
 _ORDERS: dict[str, _Method] = {f"2 to {n}": ("superposed", replace(PAPER, max_order=n), True) for n in range(2, 7)}
 _RESETS: dict[str, _Method] = {
     "never": ("superposed", PAPER, True),
-    **{f"every {s}": ("superposed", replace(PAPER, reset_every=s), True) for s in (5, 10)},
-}
+    **{f"{name}, every {s}": (decoder, replace(PAPER, reset_every=s), True)
+       for name, decoder in (("the best", "superposed"), ("one drawn", "sampled-resets")) for s in (5, 10)},
+}  # fmt: skip
 _COVERAGE: dict[str, tuple[_Method, _Method]] = {
     " without n-grams": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", _PLAIN, False)),
     ", paper's formula": (("nucleus", _NUCLEUS, False), ("nucleus-superposed", PAPER, True)),

@@ -8,8 +8,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from spd_lsp.decoding.candidates import log_softmax
+from spd_lsp.decoding.nucleus import sampled_drafts
 from spd_lsp.decoding.superposed import DecodingRequest
-from spd_lsp.evaluation.decoders import DECODERS, beam, sampled_drafts
+from spd_lsp.evaluation.decoders import DECODERS, beam
 from spd_lsp.settings import Settings
 from tests.conftest import TinyModel, spelled
 from tests.decoding.test_superposed import Counts
@@ -62,6 +63,7 @@ def test_passes_and_positions_of_each():
         "best-first": (12, 11),
         "nucleus": (6, 15),
         "beam": (6, 15),
+        "sampled-resets": (6, 5),
     }
 
 

@@ -142,16 +142,19 @@ def _first_imported(one: Completion, context: Context) -> str:
 
 
 def _new_texts_first(completions: Iterable[Completion], inputs: OfferInputs) -> Iterator[Completion]:
-    """Yield the completions; variants of better ones and invented names give way to all others."""
+    """Yield the completions, variants of better ones last; those with invented names if there are no others."""
     new: list[Completion] = []
-    others = []
+    variants: list[Completion] = []
+    invented: list[Completion] = []
     for one in completions:
-        if any(is_variant(one.text, better.text) for better in new) or invents_name(one, inputs):
-            others.append(one)
+        if any(is_variant(one.text, better.text) for better in new):
+            variants.append(one)
+        elif invents_name(one, inputs):
+            invented.append(one)
         else:
             new.append(one)
             yield one
-    yield from others
+    yield from variants if new else invented
 
 
 def invents_name(one: Completion, inputs: OfferInputs) -> bool:

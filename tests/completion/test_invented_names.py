@@ -8,11 +8,19 @@ from ngram_builders.index.suffix_array import SearchedTexts, build_suffix_array
 from ngram_builders.token_space import with_boundaries
 from spd_lsp.completion.context import build_context
 from spd_lsp.completion.draft_text import DraftText
-from spd_lsp.completion.offer import OfferInputs, invents_name
+from spd_lsp.completion.offer import OfferInputs, invents_name, make_offer
 from spd_lsp.completion.ranking import WITH_NGRAMS, Completion, Match
 from spd_lsp.completion.tokenizer import ModelTokenizer
+from spd_lsp.decoding.superposed import DecodingResult, Draft
+from spd_lsp.settings import Settings
 
 ELSEWHERE = "class MessageType:\n    def load_rows(self):\n        return self.state_of_rows\n"
+
+
+def inputs_at(tokens: ModelTokenizer, source: str, searched: list[SearchedTexts]) -> OfferInputs:
+    context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
+    texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
+    return OfferInputs(texts, [], dict, WITH_NGRAMS, searched)
 
 
 @pytest.fixture
@@ -21,11 +29,7 @@ def invents(tokens: ModelTokenizer):
     array = build_suffix_array([with_boundaries(tokens.encode(ELSEWHERE), tokens.end_of_text)])
 
     def invents(text: str, left: str = "    ", p: float = 0.05, match: Match | None = None, known: bool = True):
-        source = "own_rows = 1\n" + left
-        context = build_context(source, len(source), "python", 512, tokens.count, explicit=True)
-        texts = DraftText(tokens, tokens.prompt(context.before, context.after), context)
-        searched = [SearchedTexts(array)] if known else []
-        inputs = OfferInputs(texts, [], dict, WITH_NGRAMS, searched)
+        inputs = inputs_at(tokens, "own_rows = 1\n" + left, [SearchedTexts(array)] if known else [])
         return invents_name(Completion(text, p, match=match), inputs)
 
     return invents
@@ -58,3 +62,20 @@ def test_likely_drafts_copies_and_places_without_other_texts_are_believed(invent
     assert not invents("new_rows", p=0.1)
     assert not invents("new_rows", match=Match(1, 1, 1, 1))
     assert not invents("new_rows", known=False)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "shown"),
+    [
+        ({"own_rows + 1": -1.0, "state_state": -6.0}, ["own_rows + 1"]),
+        ({"state_state": -6.0}, ["state_state"]),
+    ],
+)
+def test_a_draft_that_invents_a_name_is_shown_only_if_there_is_no_other(drafts, shown, tokens):
+    array = build_suffix_array([with_boundaries(tokens.encode(ELSEWHERE), tokens.end_of_text)])
+    inputs = inputs_at(tokens, "own_rows = 1\nx = ", [SearchedTexts(array)])
+    result = DecodingResult(
+        [Draft(inputs.texts.spelled(f"{text}\n"), score) for text, score in drafts.items()], 1, 1
+    )
+    offer = make_offer(result, inputs, Settings(), explicit=True)
+    assert [one.text for one in offer.completions if one.is_rated] == shown

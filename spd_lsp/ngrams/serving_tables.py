@@ -339,11 +339,12 @@ class OpenFiles:
     def _of(self, language: str | None) -> Sequence[SortedTexts]:
         """The texts in a language that are counted beside all tables: other documents', and the active one's."""
         tables = self.tables.values()
+        related = related_languages(language or "")
         apart = {
             name: one.counted
             for name, one in self._buffers.items()
             if one.counted
-            and language in related_languages(one.opened.language or language_of(PurePath(name)) or "")
+            and (one.opened.language or language_of(PurePath(name))) in related
             and (name == self._active or not any(one.place in table.states for table in tables))
         }
         active = apart.pop(self._active, None)

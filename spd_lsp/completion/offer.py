@@ -119,7 +119,9 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         ranked = [one for one in ranked if _first_imported(one, context) in inputs.exports]
         names = dict.fromkeys(inputs.exports[:_MAX_EXPORTS], 1 / len(inputs.exports[:_MAX_EXPORTS]))
     safe = _without_secrets(ranked, context)
-    known = sorted(without_broken(_new_texts_first(safe, inputs), context, most), key=lambda one: -one.probability)
+    known = sorted(
+        without_broken(_new_texts_first(safe, inputs, explicit), context, most), key=lambda one: -one.probability
+    )
     if calibrates:
         probabilities = at_most_one_right([one.probability for one in known])
         known = [replace(one, probability=p) for one, p in zip(known, probabilities, strict=True)]
@@ -141,8 +143,10 @@ def _first_imported(one: Completion, context: Context) -> str:
     return re.split(r"\W", (word_begun(context.around.left) + one.text).lstrip(" \t\n("))[0]
 
 
-def _new_texts_first(completions: Iterable[Completion], inputs: OfferInputs) -> Iterator[Completion]:
-    """Yield the completions, variants of better ones last; those with invented names if there are no others."""
+def _new_texts_first(
+    completions: Iterable[Completion], inputs: OfferInputs, explicit: bool
+) -> Iterator[Completion]:
+    """Yield the completions; variants of better ones come last, then, for a person who asks, invented names."""
     new: list[Completion] = []
     variants: list[Completion] = []
     invented: list[Completion] = []
@@ -154,7 +158,9 @@ def _new_texts_first(completions: Iterable[Completion], inputs: OfferInputs) -> 
         else:
             new.append(one)
             yield one
-    yield from variants if new else invented
+    yield from variants
+    if explicit or not new:
+        yield from invented
 
 
 def invents_name(one: Completion, inputs: OfferInputs) -> bool:

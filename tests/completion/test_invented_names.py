@@ -64,18 +64,15 @@ def test_likely_drafts_copies_and_places_without_other_texts_are_believed(invent
     assert not invents("new_rows", known=False)
 
 
-@pytest.mark.parametrize(
-    ("drafts", "shown"),
-    [
-        ({"own_rows + 1": -1.0, "state_state": -6.0}, ["own_rows + 1"]),
-        ({"state_state": -6.0}, ["state_state"]),
-    ],
-)
-def test_a_draft_that_invents_a_name_is_shown_only_if_there_is_no_other(drafts, shown, tokens):
+def test_while_someone_types_a_draft_that_invents_a_name_is_shown_only_if_there_is_no_other(tokens):
     array = build_suffix_array([with_boundaries(tokens.encode(ELSEWHERE), tokens.end_of_text)])
     inputs = inputs_at(tokens, "own_rows = 1\nx = ", [SearchedTexts(array)])
-    result = DecodingResult(
-        [Draft(inputs.texts.spelled(f"{text}\n"), score) for text, score in drafts.items()], 1, 1
-    )
-    offer = make_offer(result, inputs, Settings(), explicit=True)
-    assert [one.text for one in offer.completions if one.is_rated] == shown
+
+    def shown(*texts: str, explicit: bool = False) -> list[str]:
+        drafts = [Draft(inputs.texts.spelled(f"{text}\n"), -6.0 if "state" in text else -1.0) for text in texts]
+        offer = make_offer(DecodingResult(drafts, 1, 1), inputs, Settings(min_probability=0.0), explicit=explicit)
+        return [one.text for one in offer.completions if one.is_rated]
+
+    assert shown("own_rows + 1", "state_state") == ["own_rows + 1"]
+    assert shown("own_rows + 1", "state_state", explicit=True) == ["own_rows + 1", "state_state"]
+    assert shown("state_state") == ["state_state"]

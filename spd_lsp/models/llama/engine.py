@@ -39,6 +39,7 @@ _INITIAL_POSITIONS = 4096  # of all sequences together; more when they are neede
 _INITIAL_SEQUENCES = 64  # prompts and drafts of one person; each takes memory for a row of logits
 _INITIAL_STATES = 20  # where each takes memory for a state, too: in Mamba 2, 4 bytes x width x state size a layer
 _NO_ROOM, _STOPPED = 1, 2  # what llama_decode returns when the cache is full, and when it was stopped
+_SHORT = 8  # tokens that are read sooner than they would be stopped
 _LOOK_SECONDS = 0.02  # between two looks at whether a pass is to be stopped
 _LARGE = 500_000_000  # bytes of weights, beyond which a second of a CPU reads fewer tokens than a chunk has
 _LARGE_CHUNK = 16
@@ -98,6 +99,8 @@ class LlamaEngine(Engine):
 
     def read_chunk(self, ids: Sequence[int], cache: Any, check: Callable[[], None]) -> Any:
         """As in `Engine`. The pass is stopped when `check` raises: a chunk takes up to a second of one core."""
+        if len(ids) < _SHORT:
+            return super().read_chunk(ids, cache, check)
         while True:
             try:
                 with self.context.stopping_when(check):

@@ -1,15 +1,16 @@
 """Any causal language model in transformers, on a CPU or a GPU; the steps of several requests are one pass.
 
-Legend: N texts, T positions, L those of the longest text, M mixed tokens, D width, V vocabulary.
+Legend: N texts, T positions, L those of the longest text, M mixed tokens, D width, V vocabulary, H heads of
+width C.
 """
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import DynamicCache
@@ -17,6 +18,13 @@ from transformers import DynamicCache
 from ngram_builders.arrays import Floats
 from ngram_builders.errors import UserError
 from spd_lsp.models.base import Engine, ForwardInput
+
+_ROOM = 256  # positions by which the shapes of a compiled step grow: a GPU records each of them once
+_MIXED = 8  # tokens: likewise for how many are mixed
+_ALIKE = 0.05  # of the range of logits: how far those of a compiled step may be from others in 16 bits
+
+Mixture = tuple[Sequence[int], Any]  # ids and their weights
+KeysValues = list[tuple[torch.Tensor, ...]]  # two of each layer [N, H, L, C]
 
 
 class TransformersEngine(Engine):
@@ -30,11 +38,30 @@ class TransformersEngine(Engine):
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = network.get_input_embeddings().num_embeddings
         self.takes_positions = "position_ids" in inspect.signature(network.forward).parameters
+        self.compiled_step: Callable[..., tuple[torch.Tensor, KeysValues]] | None = None
         super().__init__()
+
+    def compile_steps(self, **options: Any) -> None:
+        """Compile the step of one text with these options of `torch.compile`.
+
+        Raises, and changes nothing, if the model cannot be compiled or predicts something else then.
+        """
+        cache, mixture = self.new_cache(), np.array([0.5, 0.5])
+        self.forward([0, 1], cache)
+        expected = self.forward([0, 1], cache.fork(2), mixture)
+        self.compiled_step = torch.compile(_step, fullgraph=True, **options)
+        try:
+            for _ in range(3):  # a GPU compiles it, then records it, then replays it
+                found = self.forward([0, 1], cache.fork(2), mixture)
+            if not np.abs(found - expected).max() <= _ALIKE * np.ptp(expected):
+                raise ArithmeticError("it predicts something else then")
+        except BaseException:
+            self.compiled_step = None
+            raise
 
     def new_cache(self) -> TransformersCache:
         """As in `Engine`."""
-        return TransformersCache(DynamicCache())
+        return TransformersCache()
 
     @torch.inference_mode()
     def forward_batch(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
@@ -66,99 +93,121 @@ class TransformersEngine(Engine):
             return [logits for each in inputs for logits in self._step_all([each])]
         if not inputs:
             return []
-        embeds = superpose_embeddings(self.network, [(each.ids, each.weights) for each in inputs])
-        if len(inputs) == 1:
-            logits = self._run(inputs[0].cache, inputs_embeds=embeds[:, None])[:, 0]
+        caches: list[TransformersCache] = [each.cache for each in inputs]
+        mixtures = [(each.ids, each.weights) for each in inputs]
+        if len(inputs) > 1 or (self.compiled_step and caches[0].length):
+            logits = self._padded_step(caches, mixtures)
         else:
-            logits = _padded_step(self.network, embeds, [each.cache.kv for each in inputs])
+            embeds = superpose_embeddings(self.network, mixtures)
+            logits = self._run(caches[0], inputs_embeds=embeds[:, None])[:, 0]
         return list(logits.float().cpu().numpy())
 
     def _run(self, cache: TransformersCache, **inputs: Any) -> torch.Tensor:
         """Read new positions in one pass and add them to their cache. [1, T, V]."""
-        logits: torch.Tensor = self.network(**inputs, past_key_values=cache.kv, use_cache=True).logits
+        kv = DynamicCache(cache.padded(cache.length) or None)
+        logits: torch.Tensor = self.network(**inputs, past_key_values=kv, use_cache=True).logits
+        cache.kv, cache.length = _keys_and_values(kv), kv.get_seq_length()
+        return logits
+
+    def _padded_step(self, caches: Sequence[TransformersCache], mixtures: Sequence[Mixture]) -> torch.Tensor:
+        """Read one more position of each text and add it to its cache; return the logits [N, V].
+
+        Padding is on the left, so that the last positions of all texts are side by side: sliding windows look back
+        from the end.
+        """
+        # 1. Join the keys and values of all texts; the shapes of a compiled step hardly ever change.
+        lengths = [cache.length for cache in caches]
+        compiled = self.compiled_step if len(caches) == 1 else None
+        longest = -(-(lengths[0] + 1) // _ROOM) * _ROOM - 1 if compiled else max(lengths)
+        texts = [cache.padded(longest) for cache in caches]
+        joined = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*texts, strict=True)]
+        # 2. Read one position behind each.
+        tokens, gamma = _as_tensors(mixtures, self.device)
+        ends = torch.tensor(lengths, device=self.device)  # [N]
+        if compiled:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        logits, kv = (compiled or _step)(self.network, tokens, gamma, joined, ends)
+        # 3. Add it to the cache of its text. The next compiled step writes where this one has written.
+        for row, cache in enumerate(caches):
+            cache.length += 1
+            kept = max(cache.length, longest if compiled else 0)
+            cache.kv = [tuple(one[row : row + 1, :, -kept:].clone() for one in layer) for layer in kv]
         return logits
 
 
-def superpose_embeddings(network: Any, mixtures: Sequence[tuple[Sequence[int], Any]]) -> torch.Tensor:
+def _step(
+    network: Any, tokens: torch.Tensor, gamma: torch.Tensor, kv: KeysValues, ends: torch.Tensor
+) -> tuple[torch.Tensor, KeysValues]:
+    """Read one position behind texts that end at `ends` [N], with padding on their left.
+
+    tokens, gamma: what is mixed there [N, M]. Returns the logits [N, V], and all keys and values.
+    """
+    length = kv[0][0].shape[-2]
+    places = torch.arange(length + 1, device=ends.device)  # [L + 1]
+    cache = DynamicCache(kv)
+    out = network(
+        inputs_embeds=_superpose(network, tokens, gamma)[:, None],
+        attention_mask=(places >= length - ends[:, None]).long(),  # [N, L + 1]
+        position_ids=ends[:, None],
+        past_key_values=cache,
+        use_cache=True,
+    )
+    return out.logits[:, -1], _keys_and_values(cache)
+
+
+def superpose_embeddings(network: Any, mixtures: Sequence[Mixture]) -> torch.Tensor:
     """Mix the embeddings of ids by their weights. [N, D].
 
     x~ = sum_i gamma_i z_i, z_i the input embedding as the model itself scales it.
     """
-    embedding = network.get_input_embeddings()
-    device = embedding.weight.device
-    tokens = torch.zeros(len(mixtures), max(len(ids) for ids, _ in mixtures), dtype=torch.int64)  # [N, M]
-    gamma = torch.zeros(tokens.shape)  # [N, M]
-    for row, (ids, weights) in enumerate(mixtures):
-        tokens[row, : len(ids)] = torch.as_tensor(ids)
-        gamma[row, : len(ids)] = torch.as_tensor(weights)
-    z = embedding(tokens.to(device))  # [N, M, D]
-    mixed: torch.Tensor = (gamma.to(device, z.dtype)[:, None] @ z)[:, 0]
+    return _superpose(network, *_as_tensors(mixtures, network.get_input_embeddings().weight.device))
+
+
+def _superpose(network: Any, tokens: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    z = network.get_input_embeddings()(tokens)  # [N, M, D]
+    mixed: torch.Tensor = (gamma.to(z.dtype)[:, None] @ z)[:, 0]
     return mixed
 
 
-class TransformersCache:
-    """The cache of transformers for one text, which can be cropped and forked.
+def _as_tensors(mixtures: Sequence[Mixture], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and weights, each [N, M], with zeros behind them."""
+    longest = max(len(ids) for ids, _ in mixtures)
+    tokens = torch.zeros(len(mixtures), -(-longest // _MIXED) * _MIXED, dtype=torch.int64)
+    gamma = torch.zeros(tokens.shape)
+    for row, (ids, weights) in enumerate(mixtures):
+        tokens[row, : len(ids)] = torch.as_tensor(ids)
+        gamma[row, : len(ids)] = torch.as_tensor(weights)
+    return tokens.to(device), gamma.to(device)
 
-    Without a configuration it keeps all positions; models with sliding windows mask those out of sight.
+
+class TransformersCache:
+    """Keys and values of one text. Passes replace them and never change them: forks share them.
+
+    All positions are kept; models with sliding windows mask those out of sight.
     """
 
-    def __init__(self, kv: DynamicCache) -> None:
-        self.kv = kv
-
-    @property
-    def length(self) -> int:
-        """As in `Cache`."""
-        return int(self.kv.get_seq_length())
+    def __init__(self, kv: KeysValues | None = None, length: int = 0) -> None:
+        self.kv = kv or []  # [1, H, L, C]: of `length` positions, behind padding
+        self.length = length
 
     def crop(self, length: int) -> None:
-        """As in `Cache`, layer by layer: a failed pass has added to some of them only."""
-        if length == 0:
-            self.kv = DynamicCache()
-        layers: list[Any] = self.kv.layers
-        for layer in layers:
-            surplus = layer.get_seq_length() - length
-            if surplus > 0:
-                layer.crop(-surplus)  # negative: so many positions less
+        """As in `Cache`."""
+        if dropped := max(0, self.length - length):
+            self.kv = [tuple(one[:, :, :-dropped] for one in layer) for layer in self.kv if length]
+            self.length = length
 
     def fork(self, length: int) -> TransformersCache:
-        """As in `Cache`. Both share their tensors: adding a position makes new ones."""
-        forked = TransformersCache(copy.copy(self.kv))
-        forked.kv.layers = [copy.copy(layer) for layer in self.kv.layers]
+        """As in `Cache`."""
+        forked = TransformersCache(self.kv, self.length)
         forked.crop(length)
         return forked
 
+    def padded(self, length: int) -> KeysValues:
+        """Return keys and values [1, H, length, C], with as many zeros on the left as they lack."""
+        missing = length - self.kv[0][0].shape[-2] if self.kv else 0  # of padding; below 0: there is too much
+        return [tuple(pad(one, (0, 0, missing, 0)) for one in layer) for layer in self.kv] if missing else self.kv
 
-def _padded_step(network: Any, embeds: torch.Tensor, texts: Sequence[DynamicCache]) -> torch.Tensor:
-    """Read one more position of each text [N, D] and add it to their caches; return the logits [N, V].
 
-    Padding is on the left, so that the last positions of all texts are side by side: sliding windows look back
-    from the end.
-    """
-    # 1. Join the caches of all texts, with zeros before the shorter ones.
-    lengths = [text.get_seq_length() for text in texts]
-    longest = max(lengths)
-    layers: list[Any] = [text.layers for text in texts]
-    together = DynamicCache()
-    for number, alike in enumerate(zip(*layers, strict=True)):
-        keys, values = (
-            torch.cat([pad(one, (0, 0, longest - one.shape[-2], 0)) for one in each])  # [N, H, L, C]
-            for each in ([layer.keys for layer in alike], [layer.values for layer in alike])
-        )
-        together.update(keys, values, number)
-    # 2. Read one position behind each.
-    ends = torch.tensor(lengths, device=embeds.device)  # [N]
-    places = torch.arange(longest + 1, device=embeds.device)  # [L + 1]
-    out = network(
-        inputs_embeds=embeds[:, None],
-        attention_mask=(places >= longest - ends[:, None]).long(),  # [N, L + 1]
-        position_ids=ends[:, None],
-        past_key_values=together,
-        use_cache=True,
-    )
-    # 3. Add it to the cache of its text.
-    joined: list[Any] = together.layers
-    for number, layer in enumerate(joined):
-        for row, text in enumerate(texts):
-            text.update(layer.keys[row : row + 1, :, -1:], layer.values[row : row + 1, :, -1:], number)
-    logits: torch.Tensor = out.logits[:, -1]
-    return logits
+def _keys_and_values(cache: DynamicCache) -> KeysValues:
+    layers: list[Any] = cache.layers
+    return [(layer.keys, layer.values) for layer in layers]

@@ -34,12 +34,12 @@ def open_model(folder: Path, device: str, report: Callable[[str], None]) -> Engi
         config = _read_config(folder)
         _check_architecture(config, folder)
         try:
-            return _open_on(chosen, folder, config)
+            return _open_on(chosen, folder, config, report)
         except DoesNotFit as error:
             if device != "auto" or chosen.type == "cpu":  # a GPU that was named is not replaced
                 raise
             report(f"{error}; using the CPU")
-        return _open_on(torch.device("cpu"), folder, config)
+        return _open_on(torch.device("cpu"), folder, config, report)
 
 
 def _read_config(folder: Path) -> Any:
@@ -53,7 +53,7 @@ def _read_config(folder: Path) -> Any:
         ) from error
 
 
-def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
+def _open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
     """Load the weights, put them on a device and make an engine; `DoesNotFit` if memory does not suffice."""
     # 1. Check the memory. Weights too large for one card are spread over all, unless a card was named.
     dtype = _choose_dtype(device)
@@ -106,9 +106,20 @@ def _open_on(device: torch.device, folder: Path, config: Any) -> Engine:
         raise UserError(
             f"the weights in {folder} could not be opened ({_first_line(error)}); restore the files"
         ) from error
+    if is_cuda and not is_spread:
+        _compile_steps(engine, folder.name, report)
     if device.type == "cpu":
         engine.threads = ThreadCounts(lambda step, prompt: torch.set_num_threads(step))
     return engine
+
+
+def _compile_steps(engine: TransformersEngine, name: str, report: Callable[[str], None]) -> None:
+    """Have a GPU launch each step as a whole, not as hundreds of operations; report why if that fails."""
+    report(f"compiling {name}")
+    try:
+        engine.compile_steps(mode="reduce-overhead", dynamic=True)
+    except Exception as error:  # compilers raise many kinds
+        report(f"{name} is slower than it could be: it cannot be compiled ({_first_line(error)})")
 
 
 def _first_line(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,12 @@ from transformers import AutoModelForCausalLM as Auto
 from transformers import Gemma2Config, LlamaConfig
 
 from ngram_builders.errors import UserError
+from spd_lsp.decoding.best_first import best_first
+from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.base import ForwardInput
 from spd_lsp.models.torch.engine import TransformersEngine
+from spd_lsp.models.torch.open_checkpoint import _compile_steps
+from spd_lsp.settings import Settings
 from tests.models.networks import SMALL, ids_of, plain_logits
 
 FAMILIES = [LlamaConfig(**SMALL), Gemma2Config(**SMALL, head_dim=8, sliding_window=64)]  # others: test_families.py
@@ -91,6 +97,32 @@ def test_a_batch_that_fails_leaves_every_cache_as_it_was(network, monkeypatch, f
         patch.setattr(model, "_run", breaks)
         model.forward_batch([ForwardInput(text, [5, 6]) for text in texts])
     assert [text.length for text in texts] == [20, 0]
+    close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
+
+
+@pytest.mark.slow
+def test_a_compiled_model_writes_the_same_drafts_and_is_compiled_once(network):
+    """At lengths whose shapes differ; best first, drafts go on from forks."""
+    plain, compiled = TransformersEngine(network), TransformersEngine(network)
+    torch._dynamo.reset()
+    compiled.compile_steps(dynamic=True)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for length, decode in itertools.product([5, 250, 400], [superpose, best_first]):
+        found, expected = (
+            decode(engine, DecodingRequest(ids_of(length), lambda ids: False), Settings(max_tokens=12))
+            for engine in (compiled, plain)
+        )
+        assert [draft.ids for draft in found.best] == [draft.ids for draft in expected.best]
+        close([draft.score for draft in found.best], [draft.score for draft in expected.best])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+
+
+def test_a_model_that_computes_otherwise_when_it_is_compiled_stays_as_it_is(network, monkeypatch):
+    model, said = TransformersEngine(network), []
+    monkeypatch.setattr(torch, "compile", lambda step, **options: lambda *given: (step(*given)[0] * 2, []))
+    _compile_steps(model, "mine", said.append)
+    assert said[1] == "mine is slower than it could be: it cannot be compiled (it predicts something else then)"
+    model.prefill(ids_of(20))
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
 
 

@@ -117,7 +117,7 @@ class Settings:
     decoder: str = _setting(
         "auto",
         "decoding method: `superposed` (a pass extends all drafts), `best-first` (a pass extends the likeliest "
-        "draft), or `auto`: `best-first` in llama.cpp, else `superposed`",
+        "draft), or `auto`: `best-first` while a pass takes up to 30 ms, else `superposed`",
         choices=("auto", "superposed", "best-first"),
         in_editors=False,
     )

@@ -47,7 +47,7 @@ class TinyModel:
         self.rows = self.steps = 0
         self.max_positions = 512
         self.second_row_is_free = False
-        self.forks_are_free = False
+        self.pass_seconds = 0.0
 
     def prefill(self, ids: Sequence[int], check: Callable[[], None] = lambda: None) -> np.ndarray:
         check()

@@ -24,7 +24,7 @@ from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer, 
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import decoder_for, settings_for
+from spd_lsp.decoding.decoders import decoder_for
 from spd_lsp.decoding.superposed import Draft, expand
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
@@ -66,8 +66,7 @@ class Completer:
 
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
-        self.settings = settings_for(self.tuned(settings), forks_are_free=self.model.forks_are_free)
-        self._decode = decoder_for(self.model, self.settings)
+        self.settings = self.tuned(settings)
         self.model.limit_threads(settings.threads)
 
     def complete(
@@ -126,8 +125,9 @@ class Completer:
         drafts = self.server and server_drafts(self.server, texts, source, self.settings, check_step)
         if not drafts:
             request = replace(texts.request(mixture), stop=stop)
+            decode = decoder_for(self.model, self.settings)
             try:
-                drafts = self._decode(self.model, request, self.settings, check_step)
+                drafts = decode(self.model, request, self.settings, check_step)
             finally:  # the model forgets them
                 self.model.crop(len(request.prompt))
 

@@ -18,24 +18,23 @@ from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
+_MAX_PASS_SECONDS = 0.03  # a person waits .3 s; with models that need longer, best first makes ten passes
+
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def settings_for(settings: Settings, *, forks_are_free: bool) -> Settings:
-    """Return the settings with a decoder that suits the model, where they leave it open.
+def decoder_for(model: Any, settings: Settings) -> DecodingFunction:
+    """Return the decoder that the settings name; without a model, one that asks n-grams alone, at no pass.
 
-    Only superposed drafts have resets, and the paper's formula and ranking.
+    Where they leave it open, the model's speed decides. Only superposed drafts have resets, and the paper's
+    formula and ranking.
     """
-    if settings.decoder != "auto":
-        return settings
-    is_plain = (settings.interpolation, settings.ranking) == ("linear", "probability")
-    is_best_first = forks_are_free and is_plain and not settings.reset_every
-    return replace(settings, decoder="best-first" if is_best_first else "superposed")
-
-
-def decoder_for(model: object, settings: Settings) -> DecodingFunction:
-    """Return the decoder that the settings name; without a model, one that asks n-grams alone, at no pass."""
-    chosen = best_first if settings.decoder == "best-first" else superpose
+    name = settings.decoder
+    if name == "auto":
+        is_plain = (settings.interpolation, settings.ranking) == ("linear", "probability")
+        is_fast = model.pass_seconds <= _MAX_PASS_SECONDS
+        name = "best-first" if is_plain and is_fast and not settings.reset_every else "superposed"
+    chosen = best_first if name == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)
 
 

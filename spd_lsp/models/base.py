@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from ngram_builders.arrays import Floats
 _MAX_DRAFT_STATES = 8  # where caches are states; siblings are mostly read soon after each other
 _WHOLE = np.ones(1)  # the weight of a token that is not mixed with others
 _MAX_DROPPED = 64  # tokens of a cached prompt; a bracket that the editor closes changes what is right of it
+_TIMED_PASSES = 32  # the last ones; the fastest of them says how fast the model is
 _LOOK_SECONDS = 0.25  # between two looks at what other programs compute
 _MAX_STEP_THREADS = 4  # a step waits for memory rather than for arithmetic
 _CPUS, _TIMES = Path("/sys/devices/system/cpu"), Path("/proc/stat")
@@ -78,7 +80,6 @@ class Engine(ABC):
     predicts = True  # False: all tokens are alike, see `no_model.py`
     chunk = 64  # tokens of a prompt that one pass reads: more are hardly cheaper, and cannot be stopped sooner
     most_prompts = 4  # cached ones: as many as the files that a person switches between
-    forks_are_free = False  # whether forks share their positions, so that each draft can have its own
     keeps_positions = True  # False: a cropped cache may be shorter, and drafts continue forks of it only
 
     def __init__(self) -> None:
@@ -86,6 +87,7 @@ class Engine(ABC):
         self.drafts_read: dict[tuple[int, ...], Any] = {}  # caches that hold each draft, and maybe more
         self.threads = ThreadCounts(lambda step, prompt: None)
         self.positions_read = 0  # of all prompts, without cached ones
+        self.pass_times: deque[float] = deque(maxlen=_TIMED_PASSES)  # without those of prompts
 
     @abstractmethod
     def new_cache(self) -> Any:
@@ -132,8 +134,7 @@ class Engine(ABC):
 
     def step(self, ids: Sequence[int], weights: Floats) -> Floats:
         """Read one more position, the superposed embedding of these ids, and return the logits after it [V]."""
-        self.threads.look_around()
-        return self.forward(ids, self.prompts[-1].cache, weights)
+        return self._timed_pass([ForwardInput(self.prompts[-1].cache, ids, weights)])[0]
 
     def read_draft(self, draft: tuple[int, ...]) -> Floats:
         """Read one draft as `read_drafts` does. [V]."""
@@ -144,7 +145,6 @@ class Engine(ABC):
 
         The other tokens of each were read since the last prefill, in any order.
         """
-        self.threads.look_around()
         inputs: list[ForwardInput] = []
         for draft in drafts:
             # 1. Find what it goes on from, a fork of it where another draft does, too.
@@ -156,7 +156,7 @@ class Engine(ABC):
             # 2. Read its last token, and before it those whose states were dropped.
             is_one = read == len(draft) - 1
             inputs.append(ForwardInput(cache, draft[read:], _WHOLE if is_one else None, last_only=True))
-        found = self.forward_batch(inputs)
+        found = self._timed_pass(inputs)
         for draft, one in zip(drafts, inputs, strict=True):
             self.drafts_read[draft] = one.cache
         # 3. States take memory: keep few.
@@ -164,6 +164,18 @@ class Engine(ABC):
             for draft in list(self.drafts_read)[:-_MAX_DRAFT_STATES]:
                 del self.drafts_read[draft]
         return [logits.reshape(-1) for logits in found]
+
+    @property
+    def pass_seconds(self) -> float:
+        """How long a pass takes when nothing disturbs it; 0 before the first."""
+        return min(self.pass_times, default=0.0)
+
+    def _timed_pass(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
+        self.threads.look_around()
+        started = time.perf_counter()
+        logits = self.forward_batch(inputs)
+        self.pass_times.append(time.perf_counter() - started)
+        return logits
 
     def crop(self, length: int) -> None:
         """Drop the prompt's positions from `length` on, and those of drafts."""

@@ -37,7 +37,6 @@ class BatchedEngine(Engine):
         shared = scheduler.engine
         self.max_positions = shared.max_positions
         self.device = shared.device
-        self.forks_are_free = shared.forks_are_free
         self.keeps_positions = shared.keeps_positions
         self.predicts = shared.predicts
         self.chunk = shared.chunk

@@ -20,7 +20,6 @@ class NoModel(Engine):
     """An engine that computes nothing."""
 
     predicts = False
-    forks_are_free = True
 
     def __init__(self, vocabulary: int, end_of_text: int) -> None:
         self.max_positions = _POSITIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 
 import pytest
 
@@ -74,6 +75,20 @@ def test_there_are_at_most_k_completions_for_one_pass_a_token(network, tokens, k
     answer = completer.complete(text, len(text), "python")
     assert 1 <= len(answer.completions) <= k
     assert answer.passes == answer.tokens <= 8
+
+
+def test_a_model_that_takes_long_for_a_pass_makes_fewer_of_them(network, tokens, monkeypatch):
+    """Its drafts are superposed; those of a model that something slows down for a moment are not."""
+    text = "try:\n    import numpy\nexcept "
+    passes = {}
+    for times in ((0.05, 0.04), (0.05, 0.02), ()):
+        completer = Completer(network, tokens, ServingTables(None, tokens.fingerprint), Settings())
+        monkeypatch.setattr(network, "pass_times", deque(times))
+        passes[times] = completer.complete(text, len(text), "python").passes
+    completer.apply_settings(Settings(decoder="superposed"))
+    superposed = completer.complete(text, len(text), "python").passes
+    assert passes == {(0.05, 0.04): superposed, (0.05, 0.02): passes[()], (): passes[()]}
+    assert superposed < passes[()]
 
 
 def test_a_name_of_the_file_whose_letters_are_typed_is_among_three(completer):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spd_lsp.decoding.best_first import best_first
-from spd_lsp.decoding.decoders import decoder_for, settings_for
+from spd_lsp.decoding.decoders import decoder_for
 from spd_lsp.decoding.superposed import DecodingRequest, superpose
 from spd_lsp.models.no_model import NoModel
 from spd_lsp.settings import Settings
@@ -29,12 +29,14 @@ def test_each_choice_of_the_setting_is_another_decoder():
     assert len({decoder_for(TinyModel(), Settings(decoder=name)) for name in names}) == len(names)
 
 
-@pytest.mark.parametrize("forks_are_free", [False, True])
-def test_the_model_decides_unless_the_settings_do(forks_are_free):
+@pytest.mark.parametrize("seconds", [0.025, 0.035])
+def test_the_speed_of_the_model_decides_unless_the_settings_do(seconds):
     def choose(**chosen):
-        return decoder_for(TinyModel(), settings_for(Settings(**chosen), forks_are_free=forks_are_free))
+        return decoder_for(model, Settings(**chosen))
 
-    assert choose() is (best_first if forks_are_free else superpose)
+    model = TinyModel()
+    model.pass_seconds = seconds
+    assert choose() is (best_first if seconds < 0.03 else superpose)
     assert choose(decoder="best-first") is best_first
     for chosen in ({"decoder": "superposed"}, {"interpolation": "paper"}, {"ranking": "mean"}, {"reset_every": 4}):
         assert choose(**chosen) is superpose

@@ -77,8 +77,6 @@ def open_gguf(path: Path, device: str = "auto", report: Callable[[str], None] = 
 class LlamaEngine(Engine):
     """A GGUF model in llama.cpp."""
 
-    forks_are_free = True
-
     def __init__(self, model: LlamaModel, device: str) -> None:
         self.context = LlamaContext(model)
         self.embeddings = TokenEmbeddings(model.path, model.size, model.width)

@@ -104,9 +104,8 @@ class TransformersEngine(Engine):
 
     def _run(self, cache: TransformersCache, **inputs: Any) -> torch.Tensor:
         """Read new positions in one pass and add them to their cache. [1, T, V]."""
-        kv = DynamicCache(cache.padded(cache.length) or None)
-        logits: torch.Tensor = self.network(**inputs, past_key_values=kv, use_cache=True).logits
-        cache.kv, cache.length = _keys_and_values(kv), kv.get_seq_length()
+        logits, cache.kv = _read(self.network, cache.padded(cache.length), **inputs)
+        cache.length = cache.kv[0][0].shape[-2]
         return logits
 
     def _padded_step(self, caches: Sequence[TransformersCache], mixtures: Sequence[Mixture]) -> torch.Tensor:
@@ -144,15 +143,22 @@ def _step(
     """
     length = kv[0][0].shape[-2]
     places = torch.arange(length + 1, device=ends.device)  # [L + 1]
-    cache = DynamicCache(kv)
-    out = network(
+    logits, kv = _read(
+        network,
+        kv,
         inputs_embeds=_superpose(network, tokens, gamma)[:, None],
         attention_mask=(places >= length - ends[:, None]).long(),  # [N, L + 1]
         position_ids=ends[:, None],
-        past_key_values=cache,
-        use_cache=True,
     )
-    return out.logits[:, -1], _keys_and_values(cache)
+    return logits[:, -1], kv
+
+
+def _read(network: Any, kv: KeysValues, **inputs: Any) -> tuple[torch.Tensor, KeysValues]:
+    """Read positions behind others; return the logits [N, T, V], and all keys and values."""
+    cache = DynamicCache(kv or None)
+    logits: torch.Tensor = network(**inputs, past_key_values=cache, use_cache=True).logits
+    layers: list[Any] = cache.layers
+    return logits, [(layer.keys, layer.values) for layer in layers]
 
 
 def superpose_embeddings(network: Any, mixtures: Sequence[Mixture]) -> torch.Tensor:
@@ -206,8 +212,3 @@ class TransformersCache:
         """Return keys and values [1, H, length, C], with as many zeros on the left as they lack."""
         missing = length - self.kv[0][0].shape[-2] if self.kv else 0  # of padding; below 0: there is too much
         return [tuple(pad(one, (0, 0, missing, 0)) for one in layer) for layer in self.kv] if missing else self.kv
-
-
-def _keys_and_values(cache: DynamicCache) -> KeysValues:
-    layers: list[Any] = cache.layers
-    return [(layer.keys, layer.values) for layer in layers]

@@ -41,9 +41,7 @@ _SHARED_SETTINGS = ("model", "device", "threads", "data_dir")  # which editors o
     help="Listen on a Unix socket that only you can access. Editors share one model.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics. Requires --socket.")
-@click.option(
-    "--http", metavar="HOST:PORT | unix:PATH", help="Serve the APIs of llama.cpp and OpenAI instead of LSP."
-)
+@click.option("--http", metavar="HOST:PORT", help="Serve the APIs of llama.cpp and OpenAI instead of LSP.")
 @click.option("-v", "--verbose", count=True, help="Log more to standard error. Logs never contain code.")
 @with_choices
 def serve(
@@ -106,22 +104,17 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.http.access import token_in
     from spd_lsp.http.app import make_app, serve
     from spd_lsp.http.completions import Completions
-    from spd_lsp.lsp.transport.access import loopback_socket, parse_address, private_socket, socket_path
+    from spd_lsp.lsp.transport.access import loopback_socket, parse_address
     from spd_lsp.output.safe_logging import log_to_stderr
 
-    socket = address if address.startswith(("/", "~")) else address.partition("unix:")[2]
-    place = socket_path(socket) if socket else parse_address(address)
+    place = parse_address(address)
     folder = Path.cwd()
     os.chdir(NEUTRAL_CWD)
     log_to_stderr(verbose)
     token, file = token_in(open_registry(settings).folder)
-    if isinstance(place, Path):
-        wire = private_socket(place)
-        name = f"unix:{place}"
-    else:
-        wire = loopback_socket(*place)
-        host, port = wire.getsockname()[:2]
-        name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    wire = loopback_socket(*place)
+    host, port = wire.getsockname()[:2]
+    name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     completions = Completions(load_completer(settings, print_status), folder)
     print_status(f"listening at {name}; clients send the token in {file}")
     serve(wire, make_app(completions, token, Path(settings.model).name))

@@ -2,8 +2,7 @@
 
 In: texts and a cursor, and the files of tables. Out: names, the likeliest first: those of open documents, of the
 modules that a document imports, and of lists of imported names. Imported modules are those that tables count, as
-they are now: ignored and generated files and lines with secrets bring no names. What a package in the project's
-own environment exports is read there. Knows neither LSP nor n-grams.
+they are now: ignored and generated files and lines with secrets bring no names. Knows neither LSP nor n-grams.
 """
 
 from __future__ import annotations
@@ -57,10 +56,6 @@ _DEFINED = re.compile(  # at the top of a module
 # By a package from its modules.
 _TAKEN = re.compile(r"^from[ \t][^\n]*?\bimport\b(?:[ \t]*\(([\w,\s]+)|([\w, \t]+))", re.MULTILINE)
 _NOT_ALL = re.compile(r"^from[ \t][^\n]*\bimport[ \t]*\*|^__all__[ \t]*(?:\+|\.)", re.MULTILINE)
-_PYTHON_FILES = (".pyi", "/__init__.pyi", ".py", "/__init__.py")
-_SITE_PACKAGES = tuple(
-    f"{name}/{site}" for name in (".venv", "venv") for site in ("lib/python3*/site-packages", "Lib/site-packages")
-)
 _MODULE_IMPORT = re.compile(r"^import[ \t]+(\w+)", re.MULTILINE)
 _ALL = re.compile(r"^__all__[^\n=]*=\s*[\[(]([^\])]*)", re.MULTILINE)
 _LIST_REACH = 500  # characters of a list of imported names
@@ -212,15 +207,11 @@ class ImportedModules:
     def exports(self, document: OpenDocument, imports: ImportList) -> list[str]:
         """Return the names that may go on with a list of imported ones; none where they are not known."""
         place = place_of(document)
-        owners = self._owners(place)
-        for owner in owners:
-            path = next(_imported_files([imports.line], document.language, place, owner.states), None)
-            if path:
-                names = exported_names(self._text(path), is_package=PurePath(path).stem == "__init__")
-                break
-        else:
-            roots = [root for owner in owners for root in owner.table.roots]
-            names = _installed_names(place, roots, imports.module) if document.language == "python" else []
+        files = [one.states for one in self._owners(place)]
+        found = (path for one in files for path in _imported_files([imports.line], document.language, place, one))
+        if (path := next(found, None)) is None:
+            return []
+        names = exported_names(self._text(path), is_package=PurePath(path).stem == "__init__")
         return [name for name in names if name not in imports.listed and name.startswith(imports.begun)]
 
     def _owners(self, place: str) -> list[TableFiles]:
@@ -275,19 +266,6 @@ class ImportList:
             return self.listed
         own = self.module.rpartition(".")[2]  # as in `from datetime import datetime`
         return self.listed | {*_MODULE_IMPORT.findall(document.text), *sys.stdlib_module_names} - {own}
-
-
-def _installed_names(place: str, roots: Iterable[Path], module: str) -> list[str]:
-    """The names that a package exports in the environment of a Python file's project, which has these roots."""
-    folders = (folder for folder in Path(place).parents if any(folder.is_relative_to(root) for root in roots))
-    sites = (site for folder in folders for pattern in _SITE_PACKAGES for site in folder.glob(pattern))
-    if (site := next(sites, None)) is None or not all(map(str.isidentifier, module.split("."))):
-        return []
-    stem = site.joinpath(*module.split("."))
-    path = next((file for end in _PYTHON_FILES if (file := Path(f"{stem}{end}")).is_file()), None)
-    names = exported_names(read_source_text(str(path))[0], is_package=path.stem == "__init__") if path else []
-    inner = {file.stem for file in stem.glob("[!_]*")} - sys.stdlib_module_names if names else set()
-    return names + sorted(filter(str.isidentifier, inner - set(names)))
 
 
 def exported_names(text: str, *, is_package: bool = False) -> list[str]:

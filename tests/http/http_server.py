@@ -61,10 +61,10 @@ class HttpServer:
 
 
 @contextmanager
-def run_server(folder: Path, *options: str, address: str = "127.0.0.1:0") -> Iterator[HttpServer]:
+def run_server(folder: Path, *options: str) -> Iterator[HttpServer]:
     """Run a server that was started in a folder; check that no client has ended it."""
-    announced = r"listening at (?:http://.*:(\d+)|\S+); clients send the token in (.*)\n"
-    with listening(folder, announced, "--http", address, "-v", *options) as (process, found, log):
+    announced = r"listening at http://.*:(\d+); clients send the token in (.*)\n"
+    with listening(folder, announced, "--http", "127.0.0.1:0", "-v", *options) as (process, found, log):
         file = Path(found[2])
-        yield HttpServer(process, int(found[1] or 0), file.read_text(), file, log)
+        yield HttpServer(process, int(found[1]), file.read_text(), file, log)
     assert "Traceback" not in "".join(log)

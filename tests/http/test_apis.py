@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,18 +191,6 @@ def test_tokens_that_nobody_knows_are_refused(server: HttpServer, prompt: str):
 )
 def test_source_code_is_no_such_prompt(prompt: str):
     assert read_prompt(prompt) == (prompt, "")
-
-
-def test_curl_reaches_a_unix_socket(tmp_path: Path):
-    if (curl := shutil.which("curl")) is None:
-        pytest.skip("curl is not installed")
-    path = tmp_path / "private" / "http.sock"
-    with run_server(tmp_path, "--model", "none", address=f"unix:{path}") as server:
-        assert path.stat().st_mode & 0o777 == 0o600
-        command = [curl, "-s", "--unix-socket", str(path), "-H", f"Authorization: Bearer {server.token}"]
-        command += ["--json", json.dumps({"prompt": LEDGER * 3 + "ledger.", "language": "python"})]
-        done = subprocess.run([*command, "http://localhost/v1/completions"], capture_output=True, text=True)
-    assert json.loads(done.stdout)["choices"][0]["text"].startswith("fetch")
 
 
 def test_work_for_a_client_that_left_is_stopped(server: HttpServer):

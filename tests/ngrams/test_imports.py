@@ -167,29 +167,7 @@ def test_in_a_list_of_imported_names_those_of_the_module_are_offered_and_no_othe
     assert texts and {re.match(r"\w+", text)[0] for text in texts} <= expected, texts
 
 
-FLASK = """from .app import Flask as Flask
-from .globals import (
-    current_app,
-    request as request,
-)
-from . import json as json
-
-def render_template(name):
-    return name
-"""
 LOGS = "import logging\nimport os\n\nlogger = logging.getLogger(__name__)\n"
-
-
-@pytest.mark.parametrize("environment", [".venv/lib/python3.11/site-packages", "venv/Lib/site-packages"])
-@pytest.mark.parametrize("module", ["flask/__init__.py", "flask.pyi"])
-def test_a_list_of_imported_names_has_those_of_a_package_in_the_projects_environment(
-    offered, environment: str, module: str
-):
-    files = {f"{environment}/{module}": FLASK, "app/log.py": LOGS, ".gitignore": ".venv\nvenv\n"}
-    texts = offered(files, "app/main.py", f"{LOGS}from flask import Flask, ", "\n")
-    exported = {"current_app", "request", "json", "render_template"}
-    assert texts and {re.match(r"\w+", text)[0] for text in texts} <= exported, texts
-    assert "der_template" in offered(files, "app/main.py", f"{LOGS}from flask import Flask, ren", "\n")
 
 
 def test_where_nothing_is_known_of_a_module_no_other_module_is_offered_as_its_name(offered):

@@ -31,7 +31,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """A loopback address and port. Example: `localhost:8012` -> ("127.0.0.1", 8012)."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65535:
-        raise UserError(f"expected an address such as 127.0.0.1:8012, or unix:PATH for a socket, found {text!r}")
+        raise UserError(f"expected an address such as 127.0.0.1:8012, found {text!r}")
     host = (found["host"] or "127.0.0.1").strip("[]")
     if not is_loopback(host):
         raise UserError(

@@ -24,7 +24,7 @@ from spd_lsp.completion.offer import CompletionResult, OfferInputs, make_offer, 
 from spd_lsp.completion.ranking import MODEL_ALONE, WITH_NGRAMS
 from spd_lsp.completion.server_drafts import server_drafts
 from spd_lsp.completion.tokenizer import ModelTokenizer, Prompt
-from spd_lsp.decoding.decoders import decoder_for
+from spd_lsp.decoding.decoders import FAST_PASS_SECONDS, decoder_for
 from spd_lsp.decoding.superposed import Draft, expand
 from spd_lsp.models.base import Engine
 from spd_lsp.models.model_server import ModelServer
@@ -67,6 +67,7 @@ class Completer:
     def apply_settings(self, settings: Settings) -> None:
         """Use these settings from the next request on; those that choose model and tables have no effect."""
         self.settings = self.tuned(settings)
+        self._decoders = {fast: decoder_for(self.model, self.settings, is_fast=fast) for fast in (True, False)}
         self.model.limit_threads(settings.threads)
 
     def complete(
@@ -125,7 +126,7 @@ class Completer:
         drafts = self.server and server_drafts(self.server, texts, source, self.settings, check_step)
         if not drafts:
             request = replace(texts.request(mixture), stop=stop)
-            decode = decoder_for(self.model, self.settings)
+            decode = self._decoders[self.model.pass_seconds <= FAST_PASS_SECONDS]
             try:
                 drafts = decode(self.model, request, self.settings, check_step)
             finally:  # the model forgets them

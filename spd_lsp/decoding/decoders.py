@@ -18,12 +18,12 @@ from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
-_MAX_PASS_SECONDS = 0.03  # a person waits .3 s; with models that need longer, best first makes ten passes
+FAST_PASS_SECONDS = 0.03  # a person waits .3 s; with models that need longer, best first makes ten passes
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 
 
-def decoder_for(model: Any, settings: Settings) -> DecodingFunction:
+def decoder_for(model: object, settings: Settings, *, is_fast: bool = True) -> DecodingFunction:
     """Return the decoder that the settings name; without a model, one that asks n-grams alone, at no pass.
 
     Where they leave it open, the model's speed decides. Only superposed drafts have resets, and the paper's
@@ -32,7 +32,6 @@ def decoder_for(model: Any, settings: Settings) -> DecodingFunction:
     name = settings.decoder
     if name == "auto":
         is_plain = (settings.interpolation, settings.ranking) == ("linear", "probability")
-        is_fast = model.pass_seconds <= _MAX_PASS_SECONDS
         name = "best-first" if is_plain and is_fast and not settings.reset_every else "superposed"
     chosen = best_first if name == "best-first" else superpose
     return chosen if getattr(model, "predicts", True) else partial(_decode_alone, chosen)

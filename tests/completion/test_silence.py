@@ -65,9 +65,8 @@ def completer(network, tokens):
     return Completer(network, tokens, tables, Settings(min_probability=0.0), languages=known_languages(STARTER))
 
 
-def draft_always(monkeypatch, drafts):
-    decoder = "spd_lsp.completion.completer.decoder_for"
-    monkeypatch.setattr(decoder, lambda *of: lambda *given: DecodingResult(drafts, 1, 2))
+def draft_always(completer, monkeypatch, drafts):
+    monkeypatch.setattr(completer, "_decoders", {True: lambda *given: DecodingResult(drafts, 1, 2)})
 
 
 def answers(completer, source, language="python"):
@@ -87,7 +86,7 @@ def test_if_the_best_draft_is_empty_the_others_are_for_those_who_ask(completer, 
     end, word = (completer.tokens.encode(text) for text in (" \n", " x\n"))  # the blank is taken back
     for best, shown in (((-0.1, -2.0), []), ((-2.0, -0.1), ["x"])):
         drafts = sorted([Draft(tuple(end), best[0]), Draft(tuple(word), best[1])], key=lambda d: -d.score)
-        draft_always(monkeypatch, drafts)
+        draft_always(completer, monkeypatch, drafts)
         typed, asked = answers(completer, STATEMENTS + "    return ")
         assert [one.text for one in typed.completions] == shown
         assert [one.text for one in asked.completions] == ["x"]
@@ -108,7 +107,7 @@ def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(complete
     """`return file.` was met with silence."""
     end, word = (completer.tokens.encode(text) for text in (".\n", ".read\n"))  # the dot is taken back
     drafts = [Draft(tuple(end), -0.1), Draft(tuple(word), -2.0)]
-    draft_always(monkeypatch, drafts)
+    draft_always(completer, monkeypatch, drafts)
     assert bool(answers(completer, STATEMENTS + line)[0].completions) is needs_name
 
 

@@ -61,7 +61,7 @@ class Asked:
     def both(self, source: str, cursor: int, mixture: Mixture | None) -> tuple[list[Completion], list[Completion]]:
         self.tables.mixture = mixture
         shipped = self.product.complete(source, cursor, "python", explicit=True).completions
-        arm = parse_arm(f"{self.product.settings.decoder}@repository+file")
+        arm = parse_arm("best-first@repository+file")
         request = self.runner.request(source, cursor, "python", shape=None)
         texts = dataclasses.replace(request.texts, context=request.texts.context.opening)
         request = dataclasses.replace(request, texts=texts)

@@ -90,7 +90,7 @@ class Settings:
         1024, "maximum amount of code that the model reads for a completion, in tokens", low=64, high=32768
     )
     min_probability: float = _setting(
-        0.02, "minimum probability of the first completion while you type", low=0.0, high=1.0
+        0.02, "minimum probability of a completion while you type", low=0.0, high=1.0
     )
     automatic: bool = _setting(True, "offer completions while you type; `false`: only on request")
     delay: int = _setting(0, "while you type, wait this many milliseconds for another key", low=0, high=10_000)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import dropwhile, islice
+from itertools import islice
 
 from ngram_builders.index.suffix_array import Occurrence, SearchedTexts, find_occurrences, text_around
 from ngram_builders.sources.masking import secret_check
@@ -96,8 +96,8 @@ class CompletionResult:
 def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, *, explicit: bool) -> Offer:
     """Return up to k completions, best first.
 
-    Unless a person asks for them (`explicit`), none unlikely is first, and none at all are offered where the best
-    draft says nothing.
+    Unless a person asks for them (`explicit`), no unlikely ones are offered, and none at all where the best draft
+    says nothing.
     """
     texts = inputs.texts
     context = texts.context
@@ -131,8 +131,7 @@ def make_offer(drafts: DecodingResult, inputs: OfferInputs, settings: Settings, 
         intermediate = [(texts.text(draft.ids), draft.score) for draft in drafts.intermediate]
         written = beginnings(intermediate, known, inputs.weights, fits)
     chosen = choose_completions(known, written, names, context.around.left, most, safe)
-    likely = dropwhile(lambda one: one.probability < floor, chosen)  # the others are for those who look for them
-    completions = [_with_place(one, inputs) for one in likely]
+    completions = [_with_place(one, inputs) for one in chosen if one.probability >= floor]
     withheld = len(ranked) - len(safe)
     reason = "" if completions else SECRET_REASON if withheld else _UNLIKELY
     return Offer(completions, reason, withheld, safe)

@@ -111,15 +111,19 @@ def test_behind_the_dot_of_an_expression_the_best_draft_cannot_be_empty(complete
     assert bool(answers(completer, STATEMENTS + line)[0].completions) is needs_name
 
 
-def test_what_is_below_the_floor_comes_first_only_for_those_who_ask(completer):
+def test_what_is_below_the_floor_is_for_those_who_ask(completer):
     source = STATEMENTS + "    found = []\n    for name in os.listdir(path):\n        found.app"
     every = answers(completer, source)[1].completions
     highest = max(one.probability for one in every)
     for floor in (every[0].probability - 0.01, every[0].probability + 0.01, highest + 0.01):
         completer.apply_settings(Settings(min_probability=floor))
         typed, asked = answers(completer, source)
-        first = next((n for n, one in enumerate(every) if one.probability >= floor), len(every))
-        left = [one.text for one in every[first:] if first == 0 or one.is_rated or one.is_name]
+        is_first_left = every[0].probability >= floor  # else nothing is shortened
+        left = [
+            one.text
+            for one in every
+            if one.probability >= floor and (is_first_left or one.is_rated or one.is_name)
+        ]
         assert [one.text for one in typed.completions] == left
         assert [one.text for one in asked.completions] == [one.text for one in every]
     assert typed.reason == "nothing is likely enough here"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+
+import platformdirs
 
 from ngram_builders.errors import UserError
 from spd_lsp.extras import missing_for_models
@@ -27,6 +30,9 @@ def load(place: Path, device: str = "auto", report: Callable[[str], None] = lamb
         return NoModel(len(tokens.pieces), tokens.end_of_text)
     _check_place(place)
     report(f"loading {place.name}")
+    # torch would keep the code that it compiles in /tmp, where other users may have left some for it to run.
+    compiled = platformdirs.user_cache_path("spd-lsp", appauthor=False) / "compiled"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
     from spd_lsp.models.torch.open_checkpoint import open_model
 
     return open_model(place, device, report)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -114,3 +116,18 @@ def test_a_model_that_needs_torch_is_refused_without_it(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"needs torch, which is not installed; run: .*spd-lsp\[models\]"):
         load(tmp_path)
+
+
+def test_compiled_code_is_kept_where_no_other_user_can_put_some(saved, tmp_path):
+    """In a new process: torch notes its own choice when it is imported."""
+    program = f"""
+from pathlib import Path
+import os, platformdirs
+from spd_lsp.models.load import load
+load(Path({str(saved)!r}), "cpu")
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print(Path(cache_dir()).is_relative_to(platformdirs.user_cache_path("spd-lsp", appauthor=False)))
+"""
+    env = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -6,7 +6,6 @@ completer's result, and how long the prompt took. Knows nothing of HTTP.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -21,7 +20,6 @@ from spd_lsp.completion.offer import CompletionResult
 from spd_lsp.completion.ranking import Completion
 from spd_lsp.completion.typed_along import CompletionRequest
 from spd_lsp.lsp.worker import CancellationToken, Worker
-from spd_lsp.models.base import Engine
 from spd_lsp.ngrams.open_documents import OpenDocument
 
 _UNNAMED = "untitled:http"  # a text without a path
@@ -67,26 +65,6 @@ class Query:
     line_seconds: float = 0.0  # of writing, after which a line is not written on to a block; 0: no limit
 
 
-class _Clock(CancellationToken):
-    """A token that also measures when the prompt was read: when `positions_read` last changed."""
-
-    def __init__(self, model: Engine) -> None:
-        super().__init__()
-        self._model = model
-        self._read = 0
-
-    def start(self) -> None:
-        """Begin to measure, in the thread."""
-        self.started = self.read_at = time.perf_counter()
-        self._read = self._model.positions_read
-
-    def check(self) -> None:
-        """Called before each forward pass."""
-        CancellationToken.check(self)
-        if (read := self._model.positions_read) != self._read:
-            self._read, self.read_at = read, time.perf_counter()
-
-
 class Completions:
     """The completer, its worker, and the files that clients sent."""
 
@@ -100,7 +78,7 @@ class Completions:
 
     async def complete(self, query: Query) -> tuple[CompletionResult, float]:
         """Answer, and the seconds for the prompt; to be cancelled if nobody waits for it any more."""
-        return await self.worker.run(self._complete, query, token=_Clock(self._completer.model))
+        return await self.worker.run(self._complete, query)
 
     async def read_ahead(self, query: Query) -> None:
         """Index the files of a query and read its prompt, for the next query at that place."""
@@ -108,21 +86,23 @@ class Completions:
 
     # In the thread:
 
-    def _complete(self, query: Query, clock: _Clock) -> tuple[CompletionResult, float]:
-        clock.start()
+    def _complete(self, query: Query, token: CancellationToken) -> tuple[CompletionResult, float]:
         request = self._begin(query)
         if reason := exclusion_reason(request.path or PurePath(), self._settings, request.language):
             return CompletionResult([], reason=reason), 0.0
-        found = self.worker.complete(request, clock)
-        is_late = 0 < query.line_seconds < time.perf_counter() - clock.read_at
+        before = self._completer.model.seconds_in_passes
+        found = self.worker.complete(request, token)
+        writing = self._completer.model.seconds_in_passes - before
+        reading = max(0.0, found.seconds - writing)
+        is_late = 0 < query.line_seconds < writing
         if query.max_tokens >= MAX_BLOCK_TOKENS and not is_late:
-            found = self.worker.write_block(request, found, clock)
+            found = self.worker.write_block(request, found, token)
         alternatives: dict[str, Completion] = {}
         for one in found.completions:
             cut = _cut(one, query.fields.stops)
             alternatives.setdefault(cut.text, cut)
         found = replace(found, completions=list(alternatives.values())[: query.alternatives])
-        return found, clock.read_at - clock.started
+        return found, reading
 
     def _read_ahead(self, query: Query, token: CancellationToken) -> None:
         request = self._begin(query)

@@ -88,6 +88,7 @@ class Engine(ABC):
         self.threads = ThreadCounts(lambda step, prompt: None)
         self.positions_read = 0  # of all prompts, without cached ones
         self.pass_times: deque[float] = deque(maxlen=_TIMED_PASSES)  # without those of prompts
+        self.seconds_in_passes = 0.0  # likewise, since the start
 
     @abstractmethod
     def new_cache(self) -> Any:
@@ -175,6 +176,7 @@ class Engine(ABC):
         started = time.perf_counter()
         logits = self.forward_batch(inputs)
         self.pass_times.append(time.perf_counter() - started)
+        self.seconds_in_passes += self.pass_times[-1]
         return logits
 
     def crop(self, length: int) -> None:

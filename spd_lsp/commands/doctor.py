@@ -103,13 +103,8 @@ def check_model(settings: Settings) -> Finding:
 
 def fill_format(tokens: ModelTokenizer) -> Finding:
     """How the text right of the cursor enters the prompt."""
-    from spd_lsp.completion.fill_formats import FILL_FORMATS
-
-    config = tokens.vocabulary.config
-    text = f"none is known for this model of type {config.get('model_type', 'unknown')}"
-    if other := next((one for one in FILL_FORMATS if one.could_fit(config, tokens.is_special)), None):
-        text = f"none: {config['name']} has the tokens of the format {other.name}, but was not trained with them"
-    text += ": it does not see the text right of the cursor"
+    kind = tokens.vocabulary.config.get("model_type", "unknown")
+    text = f"none is known for this model of type {kind}: it does not see the text right of the cursor"
     if chosen := tokens.fill_format:
         text = f"{chosen.name}, from {chosen.source}"
     return Finding("fill in the middle", text)

@@ -44,16 +44,12 @@ class FillFormat:
 
     def fits(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
         """Whether a model of this configuration and with these special tokens was trained with it."""
-        is_unlike = self.unlike and re.search(self.unlike, str(config.get("name", "")), re.IGNORECASE)
-        return self.could_fit(config, is_special) and not is_unlike
-
-    def could_fit(self, config: Mapping[str, Any], is_special: Callable[[str], bool]) -> bool:
-        """Whether a model's type, sizes and tokens match this format, whatever its name is."""
         return (
             config.get("model_type", "") in self.model_types
             and all(map(is_special, (*self.marks, *self.family_tokens)))
             and all(config.get(name) in sizes for name, sizes in self.sizes.items())
             and not (self.lacks and is_special(self.lacks))
+            and not (self.unlike and re.search(self.unlike, str(config.get("name", "")), re.IGNORECASE))
         )
 
 

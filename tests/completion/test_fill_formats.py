@@ -123,7 +123,7 @@ def test_a_folders_name_tells_models_of_the_same_type_and_tokens_apart(place, ex
     tokens = save_tokenizer(folder, specials=QWEN, config={"model_type": "qwen2"})
     assert (tokens.fill_format and tokens.fill_format.name) == expected
     finding = fill_format(tokens)
-    assert ("has the tokens of the format qwen, but was not trained with them" in finding.text) == (not expected)
+    assert ("none is known for this model of type qwen2" in finding.text) == (not expected)
 
 
 def test_the_setting_overrides_the_choice(tmp_path):

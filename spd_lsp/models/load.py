@@ -28,7 +28,8 @@ def load(place: Path, device: str = "auto", report: Callable[[str], None] = lamb
     if place.name == VOCABULARY:
         tokens = load_vocabulary(place)
         return NoModel(len(tokens.pieces), tokens.end_of_text)
-    _check_place(place)
+    if missing := missing_for_models():
+        raise UserError(f"the model {place} {missing}; or take a GGUF file, which needs nothing more")
     report(f"loading {place.name}")
     # torch would keep the code that it compiles in /tmp, where other users may have left some for it to run.
     compiled = platformdirs.user_cache_path("spd-lsp", appauthor=False) / "compiled"
@@ -49,13 +50,3 @@ def load_vocabulary(place: Path) -> Vocabulary:
 
         return LlamaVocabulary(place)
     return JsonVocabulary(place if place.is_dir() else place.parent)
-
-
-def _check_place(place: Path) -> None:
-    """Raise `UserError` if a model needs packages that are not installed, or its file has a damaged header."""
-    if is_gguf_model(place):
-        from spd_lsp.models.llama.gguf_file import describe
-
-        describe(place)
-    if place.is_dir() and (missing := missing_for_models()):
-        raise UserError(f"the model {place} {missing}; or take a GGUF file, which needs nothing more")

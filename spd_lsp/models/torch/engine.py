@@ -42,7 +42,7 @@ class TransformersEngine(Engine):
         super().__init__()
 
     def compile_steps(self, **options: Any) -> None:
-        """Compile the step of one text with these options of `torch.compile`.
+        """Compile the step of a single text with these options of `torch.compile`.
 
         Raises, and changes nothing, if the model cannot be compiled or predicts something else then.
         """
@@ -117,19 +117,20 @@ class TransformersEngine(Engine):
         # 1. Join the keys and values of all texts; the shapes of a compiled step hardly ever change.
         lengths = [cache.length for cache in caches]
         compiled = self.compiled_step if len(caches) == 1 else None
-        longest = -(-(lengths[0] + 1) // _ROOM) * _ROOM - 1 if compiled else max(lengths)
-        texts = [cache.padded(longest) for cache in caches]
-        joined = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(*texts, strict=True)]
+        longest = -(-(lengths[0] + 2) // _ROOM) * _ROOM - 1 if compiled else max(lengths)
+        kv, *others = [cache.padded(longest) for cache in caches]
+        if others:
+            kv = [tuple(map(torch.cat, zip(*layer, strict=True))) for layer in zip(kv, *others, strict=True)]
         # 2. Read one position behind each.
         tokens, gamma = _as_tensors(mixtures, self.device)
         ends = torch.tensor(lengths, device=self.device)  # [N]
         if compiled:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
-        logits, kv = (compiled or _step)(self.network, tokens, gamma, joined, ends)
+        logits, kv = (compiled or _step)(self.network, tokens, gamma, kv, ends)
         # 3. Add it to the cache of its text. The next compiled step writes where this one has written.
         for row, cache in enumerate(caches):
             cache.length += 1
-            kept = max(cache.length, longest if compiled else 0)
+            kept = longest if compiled else cache.length
             cache.kv = [tuple(one[row : row + 1, :, -kept:].clone() for one in layer) for layer in kv]
         return logits
 
@@ -154,7 +155,7 @@ def _step(
 
 
 def _read(network: Any, kv: KeysValues, **inputs: Any) -> tuple[torch.Tensor, KeysValues]:
-    """Read positions behind others; return the logits [N, T, V], and all keys and values."""
+    """Read positions behind those of `kv`; return the logits [N, T, V], and all keys and values."""
     cache = DynamicCache(kv or None)
     logits: torch.Tensor = network(**inputs, past_key_values=cache, use_cache=True).logits
     layers: list[Any] = cache.layers

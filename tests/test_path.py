@@ -48,7 +48,7 @@ STAGES = {
     "spd_lsp/ngrams/serving_tables.py": "n-grams",
     "spd_lsp/completion/draft_text.py": "decoding",
     "spd_lsp/lsp/worker.py": "decoding",  # is asked before each pass whether to go on
-    "spd_lsp/models/base.py": "decoding",  # runs the decoder, again on the CPU if a GPU runs out of memory
+    "spd_lsp/models/base.py": "decoding",
     "spd_lsp/decoding/best_first.py": "decoding",
     "spd_lsp/completion/ranking.py": "offer",
     "spd_lsp/completion/offer.py": "offer",

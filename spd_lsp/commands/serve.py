@@ -107,13 +107,13 @@ def _serve_http(settings: Settings, address: str, verbose: int) -> None:
     from spd_lsp.lsp.transport.access import loopback_socket, parse_address
     from spd_lsp.output.safe_logging import log_to_stderr
 
-    place = parse_address(address)
+    host, port = parse_address(address)
     folder = Path.cwd()
     os.chdir(NEUTRAL_CWD)
     log_to_stderr(verbose)
     token, file = token_in(open_registry(settings).folder)
-    wire = loopback_socket(*place)
-    host, port = wire.getsockname()[:2]
+    wire = loopback_socket(host, port)
+    port = wire.getsockname()[1]  # chosen by the system, where 0 was named
     name = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     completions = Completions(load_completer(settings, print_status), folder)
     print_status(f"listening at {name}; clients send the token in {file}")

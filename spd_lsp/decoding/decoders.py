@@ -18,7 +18,7 @@ from spd_lsp.decoding.candidates import TINY, Histories, Interpolation
 from spd_lsp.decoding.superposed import DecodingRequest, DecodingResult, Model, superpose
 from spd_lsp.settings import Settings
 
-FAST_PASS_SECONDS = 0.03  # a person waits .3 s; with models that need longer, best first makes ten passes
+FAST_PASS_SECONDS = 0.03  # a person waits .3 s, the time of ten such passes
 
 DecodingFunction = Callable[[Model, DecodingRequest, Settings, Callable[[], None]], DecodingResult]
 

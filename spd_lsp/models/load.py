@@ -32,8 +32,8 @@ def load(place: Path, device: str = "auto", report: Callable[[str], None] = lamb
         raise UserError(f"the model {place} {missing}; or take a GGUF file, which needs nothing more")
     report(f"loading {place.name}")
     # torch would keep the code that it compiles in /tmp, where other users may have left some for it to run.
-    compiled = platformdirs.user_cache_path("spd-lsp", appauthor=False) / "compiled"
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+    cache = platformdirs.user_cache_path("spd-lsp", appauthor=False)
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "compiled"))
     from spd_lsp.models.torch.open_checkpoint import open_model
 
     return open_model(place, device, report)

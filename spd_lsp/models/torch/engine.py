@@ -7,6 +7,7 @@ width C.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ _ALIKE = 0.05  # of the range of logits: how far those of a compiled step may be
 
 Mixture = tuple[Sequence[int], Any]  # ids and their weights
 KeysValues = list[tuple[torch.Tensor, ...]]  # two of each layer [N, H, L, C]
+Step = Callable[..., tuple[torch.Tensor, KeysValues]]  # `_step`, or compiled
+
+log = logging.getLogger(__name__)
 
 
 class TransformersEngine(Engine):
@@ -38,7 +42,7 @@ class TransformersEngine(Engine):
         self.max_positions = int(getattr(config, "max_position_embeddings", None) or 2048)
         self.vocabulary = network.get_input_embeddings().num_embeddings
         self.takes_positions = "position_ids" in inspect.signature(network.forward).parameters
-        self.compiled_step: Callable[..., tuple[torch.Tensor, KeysValues]] | None = None
+        self.compiled_step: Step | None = None
         super().__init__()
 
     def compile_steps(self, **options: Any) -> None:
@@ -46,18 +50,19 @@ class TransformersEngine(Engine):
 
         Raises, and changes nothing, if the model cannot be compiled or predicts something else then.
         """
-        cache, mixture = self.new_cache(), np.array([0.5, 0.5])
-        self.forward([0, 1], cache)
-        expected = self.forward([0, 1], cache.fork(2), mixture)
-        self.compiled_step = torch.compile(_step, fullgraph=True, **options)
-        try:
+        compiled = torch.compile(_step, fullgraph=True, **options)
+        ids, weights = [0, 1], np.array([0.5, 0.5])
+        for length in (2, _ROOM):  # of two shapes
+            cache = self.new_cache()
+            self.forward([0] * length, cache)
+            expected = self.forward(ids, cache.fork(length), weights)
             for _ in range(3):  # a GPU compiles it, then records it, then replays it
-                found = self.forward([0, 1], cache.fork(2), mixture)
+                with torch.inference_mode():
+                    logits = self._padded_step([cache.fork(length)], [(ids, weights)], compiled)
+            found = logits[0].float().cpu().numpy()
             if not np.abs(found - expected).max() <= _ALIKE * np.ptp(expected):
                 raise ArithmeticError("it predicts something else then")
-        except BaseException:
-            self.compiled_step = None
-            raise
+        self.compiled_step = compiled
 
     def new_cache(self) -> TransformersCache:
         """As in `Engine`."""
@@ -89,14 +94,21 @@ class TransformersEngine(Engine):
 
     def _step_all(self, inputs: Sequence[ForwardInput]) -> list[Floats]:
         """Read a mixture for each input; one by one if the model takes no positions."""
-        if not self.takes_positions and len(inputs) > 1:
+        if not inputs or (not self.takes_positions and len(inputs) > 1):
             return [logits for each in inputs for logits in self._step_all([each])]
-        if not inputs:
-            return []
         caches: list[TransformersCache] = [each.cache for each in inputs]
         mixtures = [(each.ids, each.weights) for each in inputs]
-        if len(inputs) > 1 or (self.compiled_step and caches[0].length):
+        if len(inputs) > 1:
             logits = self._padded_step(caches, mixtures)
+        elif self.compiled_step and caches[0].length:
+            try:
+                logits = self._padded_step(caches, mixtures, self.compiled_step)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # of many kinds
+                log.warning("steps are not compiled any more: %s", type(error).__name__)
+                self.compiled_step = None
+                return self._step_all(inputs)
         else:
             embeds = superpose_embeddings(self.network, mixtures)
             logits = self._run(caches[0], inputs_embeds=embeds[:, None])[:, 0]
@@ -108,7 +120,9 @@ class TransformersEngine(Engine):
         cache.length = cache.kv[0][0].shape[-2]
         return logits
 
-    def _padded_step(self, caches: Sequence[TransformersCache], mixtures: Sequence[Mixture]) -> torch.Tensor:
+    def _padded_step(
+        self, caches: Sequence[TransformersCache], mixtures: Sequence[Mixture], compiled: Step | None = None
+    ) -> torch.Tensor:
         """Read one more position of each text and add it to its cache; return the logits [N, V].
 
         Padding is on the left, so that the last positions of all texts are side by side: sliding windows look back
@@ -116,7 +130,6 @@ class TransformersEngine(Engine):
         """
         # 1. Join the keys and values of all texts; the shapes of a compiled step hardly ever change.
         lengths = [cache.length for cache in caches]
-        compiled = self.compiled_step if len(caches) == 1 else None
         longest = -(-(lengths[0] + 2) // _ROOM) * _ROOM - 1 if compiled else max(lengths)
         kv, *others = [cache.padded(longest) for cache in caches]
         if others:

@@ -56,8 +56,10 @@ def _read_config(folder: Path) -> Any:
 def _open_on(device: torch.device, folder: Path, config: Any, report: Callable[[str], None]) -> Engine:
     """Load the weights, put them on a device and make an engine; `DoesNotFit` if memory does not suffice."""
     # 1. Check the memory. Weights too large for one card are spread over all, unless a card was named.
-    dtype = _choose_dtype(device)
     is_cuda = device.type == "cuda"
+    dtype = torch.float32
+    if device.type != "cpu":
+        dtype = torch.bfloat16 if is_cuda and torch.cuda.is_bf16_supported() else torch.float16
     needed = memory_needed(folder, dtype.itemsize)
     free = torch.cuda.mem_get_info(device)[0] if is_cuda else free_memory()
     cards = torch.cuda.device_count() if is_cuda and device.index is None else 1
@@ -124,8 +126,7 @@ def _compile_steps(engine: TransformersEngine, name: str, report: Callable[[str]
 
 def _first_line(error: Exception) -> str:
     """Return the first line of an error's message."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _check_architecture(config: Any, folder: Path) -> None:
@@ -158,12 +159,3 @@ def _choose_device(name: str) -> torch.device:
     if not (DEVICE_NAME.fullmatch(name) and name.split(":")[0] in usable):
         raise UserError(f"device {name!r} is not available here, found: {', '.join(usable)}; use --device auto")
     return torch.device(name)
-
-
-def _choose_dtype(device: torch.device) -> torch.dtype:
-    """Return bfloat16 for GPUs that compute in it, float16 for others, float32 for the CPU."""
-    if device.type == "cpu":
-        return torch.float32
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.bfloat16
-    return torch.float16

@@ -144,6 +144,20 @@ def test_a_model_that_computes_otherwise_when_it_is_compiled_stays_as_it_is(netw
     close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
 
 
+def test_a_compiled_step_that_fails_later_is_given_up(network, caplog):
+    """And the same step is read without it."""
+
+    def breaks(*given):
+        raise RuntimeError("a shape that was not recorded")
+
+    model = TransformersEngine(network)
+    model.prefill(ids_of(20))
+    model.compiled_step = breaks
+    close(model.step([7], np.ones(1)), plain_logits(network, [*ids_of(20), 7]))
+    assert model.compiled_step is None
+    assert "steps are not compiled any more: RuntimeError" in caplog.text
+
+
 def test_drafts_are_read_in_any_order(network):
     """Best first, from the cache of each one's parent."""
     model, ids = TransformersEngine(network), ids_of(20)

@@ -102,15 +102,16 @@ def test_a_reused_prefix_gives_what_a_cold_run_gives(opened):
 def test_a_step_can_be_compiled_and_waits_for_nothing(opened):
     """As one graph: what copies something to the host in the middle of a step is refused."""
     _, engine = opened
-    plain, cache, step = [], engine.new_cache(), ([5, 11, 7], np.array([0.25, 0.5, 0.25]))
+    cache, ids, weights = engine.new_cache(), [5, 11, 7], np.array([0.25, 0.5, 0.25])
     engine.forward(ids_of(3 * WINDOW), cache)
-    plain = [engine.forward(*step[:1], cache, step[1]) for _ in range(2)]
+    plain = [engine.forward(ids, cache, weights) for _ in range(2)]
     torch._dynamo.reset()
     engine.compile_steps(backend="eager", dynamic=True)
     try:
         cache.crop(3 * WINDOW)
         for expected in plain:
-            [found] = engine.forward_batch([ForwardInput(cache, *step)])
+            found = engine.forward(ids, cache, weights)
+            assert engine.compiled_step
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
     finally:
         engine.compiled_step = None
